@@ -115,7 +115,7 @@ pub struct Authority {
 
 /// A certificate and its private key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertificatePair {
     /// The certificate, PEM.
     pub certificate: String,
     /// The private key, PKCS #8 in PEM.
@@ -144,7 +144,7 @@ impl Authority {
     ///
     /// # Errors
     /// If the certificate or the key can't be read.
-    pub fn from_pair(pair: &Pair) -> Result<Self> {
+    pub fn from_pair(pair: &CertificatePair) -> Result<Self> {
         let key = KeyPair::from_pem(&pair.key).map_err(Error::Authority)?;
         let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(Error::Authority)?;
         Ok(Self { issuer, certificate: pair.certificate.clone() })
@@ -156,8 +156,8 @@ impl Authority {
     }
 
     /// Returns the authority's certificate and its key, to be kept.
-    pub fn pair(&self) -> Pair {
-        Pair { certificate: self.certificate.clone(), key: self.issuer.key().serialize_pem() }
+    pub fn pair(&self) -> CertificatePair {
+        CertificatePair { certificate: self.certificate.clone(), key: self.issuer.key().serialize_pem() }
     }
 
     /// Issues a certificate for a server reached by `names`, which are DNS names or IP addresses,
@@ -165,12 +165,12 @@ impl Authority {
     ///
     /// # Errors
     /// [`Error::NoNames`] without a name, [`Error::Name`] for a name that is neither.
-    pub fn server(&self, names: &[String]) -> Result<Pair> {
+    pub fn server(&self, names: &[String]) -> Result<CertificatePair> {
         self.server_valid(names, Validity::year())
     }
 
     /// Issues a certificate for a server, like [`server`](Self::server), with a validity.
-    pub fn server_valid(&self, names: &[String], validity: Validity) -> Result<Pair> {
+    pub fn server_valid(&self, names: &[String], validity: Validity) -> Result<CertificatePair> {
         let common_name = names.first().ok_or(Error::NoNames)?;
         let mut params = params(common_name, None, validity);
         params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_>>()?;
@@ -182,24 +182,24 @@ impl Authority {
     /// user, and the organization the user's group.
     ///
     /// One group at most: rcgen keeps one value per attribute of a distinguished name.
-    pub fn client(&self, common_name: &str, organization: Option<&str>) -> Result<Pair> {
+    pub fn client(&self, common_name: &str, organization: Option<&str>) -> Result<CertificatePair> {
         let mut params = params(common_name, organization, Validity::year());
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(common_name, params)
     }
 
     /// Signs a certificate with a new key.
-    fn issue(&self, subject: &str, mut params: CertificateParams) -> Result<Pair> {
+    fn issue(&self, subject: &str, mut params: CertificateParams) -> Result<CertificatePair> {
         let issue = |source| Error::Issue { subject: subject.to_owned(), source };
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(issue)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(issue)?;
-        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(CertificatePair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
-impl Pair {
+impl CertificatePair {
     /// True if the private key belongs to the certificate, or to the first certificate of a chain.
     pub fn matches(&self) -> bool {
         let certificate = Certificate::read(self.certificate.as_bytes());

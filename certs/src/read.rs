@@ -1,6 +1,6 @@
 //! Reads the fields of a certificate: its validity, its names, its keys and its issuer. Called by
 //! the webhook's manager of certificates, by the metric of ends, and by
-//! [`Pair::matches`](crate::Pair::matches).
+//! [`CertificatePair::matches`](crate::CertificatePair::matches).
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, RootCertStore};
-use tenure_certs::{Authority, Certificate, Error, Pair, Validity};
+use tenure_certs::{Authority, Certificate, CertificatePair, Error, Validity};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -28,7 +28,12 @@ fn roots(authority: &Authority) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-fn verify(authority: &Authority, pair: &Pair, host: &str, at: UnixTime) -> Result<(), rustls::Error> {
+fn verify(
+    authority: &Authority,
+    pair: &CertificatePair,
+    host: &str,
+    at: UnixTime,
+) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(authority), provider).build().unwrap();
     let host = ServerName::try_from(host).unwrap();
@@ -67,7 +72,7 @@ fn authority_that_was_kept_signs_as_before_and_for_as_long_as_it_is_told() {
     verify(&authority, &pair, "localhost", UnixTime::now()).unwrap();
     let later = UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs() + 90));
     verify(&authority, &pair, "localhost", later).unwrap_err();
-    let no_key = Pair { key: String::new(), ..authority.pair() };
+    let no_key = CertificatePair { key: String::new(), ..authority.pair() };
     assert!(matches!(Authority::from_pair(&no_key), Err(Error::Authority(_))));
 }
 
@@ -77,11 +82,11 @@ fn a_pair_matches_if_its_key_is_that_of_its_certificate() {
     let [one, other] = [(); 2].map(|()| authority.server(&names(&["localhost"])).unwrap());
     assert!(authority.pair().matches() && one.matches());
     for key in [other.key, authority.pair().key, "no key".to_owned(), String::new()] {
-        assert!(!Pair { key, ..one.clone() }.matches());
+        assert!(!CertificatePair { key, ..one.clone() }.matches());
     }
     let chain = format!("{}{}", one.certificate, authority.certificate_pem());
-    assert!(Pair { certificate: chain, ..one.clone() }.matches());
-    assert!(!Pair { certificate: "no certificate".to_owned(), ..one }.matches());
+    assert!(CertificatePair { certificate: chain, ..one.clone() }.matches());
+    assert!(!CertificatePair { certificate: "no certificate".to_owned(), ..one }.matches());
 }
 
 #[test]

@@ -25,7 +25,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use serde_json::Value;
-use tenure_certs::Pair;
+use tenure_certs::CertificatePair;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -74,7 +74,7 @@ impl Inbox {
     }
 
     /// Starts an inbox for TLS, with this certificate, that takes all messages.
-    pub async fn with_certificate(pair: &Pair) -> Self {
+    pub async fn with_certificate(pair: &CertificatePair) -> Self {
         let certificates = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
         let certificates = certificates.collect::<Result<Vec<_>, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();

@@ -46,7 +46,7 @@ const DEFAULT_ACCOUNT: &str = "default";
 
 /// `tenancy.queueAccess.mode`, as the cluster's binding has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Mode {
+enum AccessMode {
     /// The policy refuses pods without the right.
     Deny,
     /// The policy only reports them.
@@ -60,7 +60,7 @@ enum Mode {
 pub struct QueueAccess {
     queue: String,
     namespace: String,
-    mode: Mode,
+    mode: AccessMode,
     account: AccountAccess,
     /// True if the user of the plugin has the right.
     you: bool,
@@ -145,7 +145,7 @@ impl QueueAccess {
 
 /// Returns the mode of the chart's policy for queues. `None`: there is no policy, or the user may
 /// not read its binding.
-async fn mode(cluster: &ClusterReader) -> Result<Option<Mode>> {
+async fn mode(cluster: &ClusterReader) -> Result<Option<AccessMode>> {
     let kind = ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding");
     if cluster.kinds.find(kind.0, kind.1).is_none() {
         return Ok(None);
@@ -163,7 +163,7 @@ async fn mode(cluster: &ClusterReader) -> Result<Option<Mode>> {
     let mut about_queues = found.into_iter().filter(|binding| binding.name_any().ends_with(POLICY));
     Ok(about_queues.next().map(|binding| {
         let denies = binding.spec.validation_actions.iter().any(|action| action == "Deny");
-        if denies { Mode::Deny } else { Mode::Audit }
+        if denies { AccessMode::Deny } else { AccessMode::Audit }
     }))
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let said = |may_use| {
             let account = AccountAccess { name: "default".into(), may_use };
             let (queue, namespace) = ("q".into(), "team".into());
-            QueueAccess { queue, namespace, mode: Mode::Deny, account, you: false }.sentence()
+            QueueAccess { queue, namespace, mode: AccessMode::Deny, account, you: false }.sentence()
         };
         assert_eq!(
             said(Some(true)),

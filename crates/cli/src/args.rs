@@ -43,14 +43,14 @@ Exit codes: 0 for success; 1 for a failure, with the error on standard error; 2 
 )]
 pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: PluginCommand,
 
     #[command(flatten, next_help_heading = "Cluster")]
     connect: ConnectArgs,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum Command {
+enum PluginCommand {
     List(list::ListArgs),
     Queue(queue::QueueArgs),
     Resume(change::ChangeArgs<resume::Resume>),
@@ -106,28 +106,28 @@ impl Cli {
         let Self { command, connect } = self;
         connect.log_requests();
         let result = match command {
-            Command::List(list) => Box::pin(list.run(connect)).await,
-            Command::Queue(queue) => Box::pin(queue.run(connect)).await,
-            Command::Resume(resume) => Box::pin(resume.run(connect)).await,
-            Command::Requeue(requeue) => Box::pin(requeue.run(connect)).await,
-            Command::Deactivate(deactivate) => Box::pin(deactivate.run(connect)).await,
-            Command::Activate(activate) => Box::pin(activate.run(connect)).await,
-            Command::Extend(extend) => Box::pin(extend.run(connect)).await,
-            Command::Extensions(extensions) => Box::pin(extensions.run(connect)).await,
-            Command::Approve(approve) => Box::pin(approve.run(connect)).await,
-            Command::Deny(deny) => Box::pin(deny.run(connect)).await,
-            Command::Config(config) => config.run(),
-            Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
-            Command::Explain(explain) => Box::pin(explain.run(connect)).await,
-            Command::Status(status) => Box::pin(status.run(connect)).await,
-            Command::Usage(usage) => Box::pin(usage.run(connect)).await,
-            Command::Simulate(simulate) => Box::pin(simulate.run(connect)).await,
-            Command::Forecast(forecast) => Box::pin(forecast.run(connect)).await,
-            Command::Ui(ui) => Box::pin(ui.run(connect)).await,
-            Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
-            Command::Validate(validate) => validate.run(),
-            Command::Completion(completion) => completion.run(Self::command()),
-            Command::Version(version) => version.run(),
+            PluginCommand::List(list) => Box::pin(list.run(connect)).await,
+            PluginCommand::Queue(queue) => Box::pin(queue.run(connect)).await,
+            PluginCommand::Resume(resume) => Box::pin(resume.run(connect)).await,
+            PluginCommand::Requeue(requeue) => Box::pin(requeue.run(connect)).await,
+            PluginCommand::Deactivate(deactivate) => Box::pin(deactivate.run(connect)).await,
+            PluginCommand::Activate(activate) => Box::pin(activate.run(connect)).await,
+            PluginCommand::Extend(extend) => Box::pin(extend.run(connect)).await,
+            PluginCommand::Extensions(extensions) => Box::pin(extensions.run(connect)).await,
+            PluginCommand::Approve(approve) => Box::pin(approve.run(connect)).await,
+            PluginCommand::Deny(deny) => Box::pin(deny.run(connect)).await,
+            PluginCommand::Config(config) => config.run(),
+            PluginCommand::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
+            PluginCommand::Explain(explain) => Box::pin(explain.run(connect)).await,
+            PluginCommand::Status(status) => Box::pin(status.run(connect)).await,
+            PluginCommand::Usage(usage) => Box::pin(usage.run(connect)).await,
+            PluginCommand::Simulate(simulate) => Box::pin(simulate.run(connect)).await,
+            PluginCommand::Forecast(forecast) => Box::pin(forecast.run(connect)).await,
+            PluginCommand::Ui(ui) => Box::pin(ui.run(connect)).await,
+            PluginCommand::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
+            PluginCommand::Validate(validate) => validate.run(),
+            PluginCommand::Completion(completion) => completion.run(Self::command()),
+            PluginCommand::Version(version) => version.run(),
         };
         result.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
     }

@@ -1,7 +1,7 @@
 //! Writes to workloads, one after the other: the common part of `resume`, `activate`, `deactivate`
 //! and `requeue`.
 //!
-//! A [`Command`] judges the present state of an object and returns the patch. This module reads,
+//! A [`ChangeCommand`] judges the present state of an object and returns the patch. This module reads,
 //! writes and reports. Each patch has the object's uid and `resourceVersion` as preconditions:
 //! after a conflict the command judges the object again.
 
@@ -62,7 +62,7 @@ pub struct ChangeArgs<C: Args> {
 }
 
 /// A command that changes workloads. Implemented by each command's own module.
-pub trait Command {
+pub trait ChangeCommand {
     /// The verb of the command, as in messages: "to resume takes the rights to …".
     const VERB: &'static str;
 
@@ -80,7 +80,7 @@ pub trait Command {
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange>;
 }
 
-impl<C: Args + Command> ChangeArgs<C> {
+impl<C: Args + ChangeCommand> ChangeArgs<C> {
     /// Runs the command on the named objects, or on those that flags select. Each refusal is
     /// printed. The error then says only that one was.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
@@ -114,7 +114,7 @@ struct Changer<C> {
     namespaces: bool,
 }
 
-impl<C: Command> Changer<C> {
+impl<C: ChangeCommand> Changer<C> {
     /// Changes objects in turn, and returns the numbers of changed and of refused objects. A
     /// refusal is printed, and doesn't stop the others.
     async fn change_all<'o>(
@@ -288,7 +288,7 @@ fn is_unknown_field(error: &kube::Error) -> bool {
 
 /// Returns an error with the API server's reason for a refusal, and the rights that the command
 /// needs.
-fn refused<C: Command>(object: ObjectName<'_>, error: kube::Error) -> Error {
+fn refused<C: ChangeCommand>(object: ObjectName<'_>, error: kube::Error) -> Error {
     if !is_forbidden(&error) {
         return explain(error);
     }

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use tenure_policy::config::{ConfigFile, Problem};
 
 use crate::print::{OutputArgs, tell};
-use report::Report;
+use report::ConfigReport;
 
 /// Check the configuration file of Tenure's servers
 #[derive(Clone, Debug, Subcommand)]
@@ -50,7 +50,7 @@ impl ConfigCommand {
     pub fn run(self) -> Result<()> {
         let Self::Check(CheckArgs { file, output }) = self;
         let (name, file) = read(&file)?;
-        let report = Report::of(&file);
+        let report = ConfigReport::of(&file);
         output.show(&report, || report.tables())?;
         // problems of a file that could be read nevertheless
         let ConfigFile::Kai(kai) = file else { return Ok(()) };

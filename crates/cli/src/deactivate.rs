@@ -1,6 +1,6 @@
 //! `kubectl tenure deactivate`: stops workloads until they are activated.
 //!
-//! A [`Command`] of [`crate::change`]. The patch is made by the code of `tenure_policy` that the
+//! A [`ChangeCommand`] of [`crate::change`]. The patch is made by the code of `tenure_policy` that the
 //! keeper pauses with, and is written at once, with the record of the pause.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +16,7 @@ use tenure_policy::{
 use tenure_types::paused::PausedRecord;
 
 use crate::{
-    change::{ChangeSubject, Command, ObjectChange, ObjectName, shown},
+    change::{ChangeCommand, ChangeSubject, ObjectChange, ObjectName, shown},
     print::printable,
 };
 
@@ -33,7 +33,7 @@ Examples:
   kubectl tenure activate job/training                           # lets it go on")]
 pub struct Deactivate;
 
-impl Command for Deactivate {
+impl ChangeCommand for Deactivate {
     const VERB: &'static str = "deactivate";
 
     const PAUSES: bool = true;

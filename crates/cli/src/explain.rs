@@ -29,7 +29,7 @@ use crate::{
     access::QueueAccess,
     change::{not_below, shown},
     cluster::{ConnectArgs, targets},
-    snapshot::{Named, NamespacedName, Snapshot},
+    snapshot::{NamedObject, NamespacedName, Snapshot},
 };
 use pause::PauseReport;
 use text::{RunArgs, paragraph};
@@ -53,7 +53,7 @@ Examples:
 )]
 pub struct Explain {
     #[command(subcommand)]
-    decision: Option<Decision>,
+    decision: Option<ExplainCommand>,
 
     /// The workload: KIND/NAME, or KIND and NAME. A kind as kubectl takes it: deploy, deployments, deployment.apps
     #[arg(value_name = "OBJECT", required = true, num_args = 1..=2)]
@@ -64,7 +64,7 @@ pub struct Explain {
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum Decision {
+enum ExplainCommand {
     Preemption(preemption::PreemptionArgs),
     Pod(pod::PodArgs),
 }
@@ -74,8 +74,8 @@ impl Explain {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { decision, object, args } = self;
         match decision {
-            Some(Decision::Preemption(preemption)) => return preemption.run(connect).await,
-            Some(Decision::Pod(pod)) => return pod.run(connect).await,
+            Some(ExplainCommand::Preemption(preemption)) => return preemption.run(connect).await,
+            Some(ExplainCommand::Pod(pod)) => return pod.run(connect).await,
             None => {}
         }
         let mut targets = targets(&object)?;
@@ -117,7 +117,11 @@ struct WorkloadExplanation {
 
 /// Explains a workload or a `PodGroup`. An error: Tenure doesn't pause this kind, or pauses an
 /// owner above it.
-async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Result<WorkloadExplanation> {
+async fn answer(
+    snapshot: &mut Snapshot,
+    namespace: &str,
+    named: &NamedObject,
+) -> Result<WorkloadExplanation> {
     let of = &named.reference;
     let workload = format!("{} {namespace}/{}", of.kind, of.name);
     let group = PodGroupKind::of(group_of(&of.api_version), &of.kind);
@@ -187,7 +191,7 @@ async fn pods(
 async fn pause(
     snapshot: &Snapshot,
     namespace: &str,
-    Named { reference: of, object }: &Named,
+    NamedObject { reference: of, object }: &NamedObject,
 ) -> Result<Option<Result<PauseReport, String>>> {
     let known = PausedObject { object: reference(of, Some(namespace)), workload: None };
     if let Some(paused) = PauseReport::read(object, &known) {

@@ -28,7 +28,7 @@ use crate::{
     change::FIELD_MANAGER,
     cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, is_segment, objects},
     floors::duration,
-    print::{Column, Format, Listed, Printer, cell, human, print, printable, tell, warn},
+    print::{Column, Format, ListRow, Printer, cell, human, print, printable, tell, warn},
 };
 
 /// List requests for more time: pending ones first, then the latest
@@ -122,7 +122,7 @@ fn sort(extensions: &mut [Extension]) {
     extensions.sort_by_key(|of| (of.state() != ExtensionState::Pending, Reverse(created(of))));
 }
 
-impl Listed for Extension {
+impl ListRow for Extension {
     const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.namespace().unwrap_or_default());
     const NARROW: &'static [Column<Self>] = &[
         ("NAME", |of, _| of.name_any()),
@@ -159,7 +159,7 @@ impl ApproveArgs {
     /// Approves the requests, one after the other. The first refusal ends the command.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { names, duration, message } = self;
-        Decision { is_approval: true, duration, message }.about(&names, connect).await
+        ReviewerDecision { is_approval: true, duration, message }.about(&names, connect).await
     }
 }
 
@@ -167,19 +167,19 @@ impl DenyArgs {
     /// Denies the requests, one after the other. The first refusal ends the command.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { names, message } = self;
-        Decision { is_approval: false, duration: None, message }.about(&names, connect).await
+        ReviewerDecision { is_approval: false, duration: None, message }.about(&names, connect).await
     }
 }
 
 /// A decision about requests, as the command line has it.
-struct Decision {
+struct ReviewerDecision {
     is_approval: bool,
     /// The time to grant. None: all that was asked for.
     duration: Option<ExtendedDuration>,
     message: Option<String>,
 }
 
-impl Decision {
+impl ReviewerDecision {
     /// Writes the decision on each request of these names. Stops at the first error.
     async fn about(&self, names: &[String], connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
@@ -311,7 +311,7 @@ old       job/train   2h         Used      1h        eva            3h
     fn a_decision_is_about_what_is_open_and_grants_no_more_than_was_asked_for() {
         let refusal = |is_approval, state: &str, duration: Option<&str>| {
             let duration = duration.map(|text| text.parse().unwrap());
-            let decision = Decision { is_approval, duration, message: None };
+            let decision = ReviewerDecision { is_approval, duration, message: None };
             let found = extension("a", "2026-01-01T00:00:00Z", &json!({"state": state}));
             decision.check(&found).err().map(|error| error.to_string())
         };

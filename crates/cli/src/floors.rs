@@ -60,12 +60,12 @@ impl FloorArgs {
 
 /// A value and its origin, in words, as answers have them.
 #[derive(Debug, Serialize)]
-pub struct Sourced {
+pub struct SourcedValue {
     pub value: String,
     pub from: String,
 }
 
-impl From<Floor<'_>> for Sourced {
+impl From<Floor<'_>> for SourcedValue {
     fn from(Floor { value, from }: Floor<'_>) -> Self {
         Self { value: value.to_string(), from: from.to_string() }
     }

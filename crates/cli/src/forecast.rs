@@ -21,7 +21,7 @@ use crate::{
     input::{self, Document, InputArgs},
     print::OutputArgs,
 };
-use answer::{Forecast, Shown};
+use answer::{Forecast, ForecastTable};
 use occupants::ClusterRoom;
 
 /// Show what comes free by when at the latest
@@ -99,7 +99,7 @@ impl ForecastArgs {
         };
         let by_node = self.by == Grouping::Node;
         let forecast = Forecast::new(&cluster, by_node, wanted.as_ref())?;
-        let shown = Shown { resources: self.resources, rows: self.rows, by_node };
+        let shown = ForecastTable { resources: self.resources, rows: self.rows, by_node };
         self.output.show(&forecast, || forecast.text(&shown))
     }
 }

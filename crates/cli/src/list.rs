@@ -26,8 +26,8 @@ use crate::{
     status::runs_dry,
 };
 use gather::Gatherer;
-use row::{Row, WorkloadState};
-use view::View;
+use row::{WorkloadRow, WorkloadState};
+use view::ListView;
 
 /// The shortest time between two reads of a watch.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
@@ -145,7 +145,7 @@ pub fn no_queue(name: &str) -> String {
 struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
-    printer: Printer<Row>,
+    printer: Printer<WorkloadRow>,
     /// True if the keeper pauses nothing, as far as the user may see.
     runs_dry: bool,
 }
@@ -153,7 +153,7 @@ struct List {
 impl List {
     /// Returns the rows of the queues that are asked for. In a dry run of the keeper, expired
     /// workloads get reason `DryRun`.
-    fn rows_of(&mut self, view: View) -> Vec<Row> {
+    fn rows_of(&mut self, view: ListView) -> Vec<WorkloadRow> {
         let mut rows = view.rows(self.gatherer.now());
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
         if self.runs_dry {
@@ -168,9 +168,9 @@ impl List {
     }
 
     /// Prints the rows, and then their changes, until standard output is closed.
-    async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
+    async fn watch(&mut self, first: Vec<WorkloadRow>) -> Result<()> {
         self.print(&first)?;
-        let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();
+        let mut seen: HashMap<_, WorkloadRow> = first.into_iter().map(|row| (row.key(), row)).collect();
         let mut took = Duration::ZERO;
         loop {
             tokio::time::sleep(BETWEEN_LOOKS.max(took.saturating_mul(REST))).await;
@@ -188,7 +188,11 @@ impl List {
     }
 
     /// Prints the rows that have changed since the last read, then the rows that are gone.
-    fn changes(&mut self, seen: &mut HashMap<row::WorkloadKey, Row>, rows: Vec<Row>) -> Result<()> {
+    fn changes(
+        &mut self,
+        seen: &mut HashMap<row::WorkloadKey, WorkloadRow>,
+        rows: Vec<WorkloadRow>,
+    ) -> Result<()> {
         let mut gone = std::mem::take(seen);
         for row in rows {
             let before = gone.remove(&row.key());
@@ -197,11 +201,11 @@ impl List {
             }
             seen.insert(row.key(), row);
         }
-        let gone = gone.into_values().map(|row| Row { state: WorkloadState::Gone, ..row });
+        let gone = gone.into_values().map(|row| WorkloadRow { state: WorkloadState::Gone, ..row });
         self.print(&gone.collect::<Vec<_>>())
     }
 
-    fn print(&mut self, rows: &[Row]) -> Result<()> {
+    fn print(&mut self, rows: &[WorkloadRow]) -> Result<()> {
         print(&self.printer.some(rows, self.gatherer.now())?)
     }
 }

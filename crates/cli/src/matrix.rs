@@ -17,9 +17,9 @@ use tenure_policy::{
 
 use crate::{
     cluster::ConnectArgs,
-    floors::{FloorArgs, Sourced},
+    floors::{FloorArgs, SourcedValue},
     input::InputArgs,
-    print::{Out, OutputArgs, Table, cell, table, tell},
+    print::{OutputArgs, Table, TableOutput, cell, table, tell},
     snapshot::{Snapshot, queues},
 };
 
@@ -86,18 +86,18 @@ pub struct QueueRow<'t> {
     pub name: &'t str,
     /// The path from the root to the queue itself.
     path: Vec<&'t str>,
-    preempt_min_runtime: Sourced,
+    preempt_min_runtime: SourcedValue,
     /// The ceiling. Null: no limit.
-    max_duration: Option<Sourced>,
+    max_duration: Option<SourcedValue>,
 }
 
 /// The floor of a victim in one queue against a preemptor in another.
 #[derive(Debug, Serialize)]
-struct Pair<'t> {
+struct QueuePair<'t> {
     preemptor: &'t str,
     victim: &'t str,
     #[serde(flatten)]
-    floor: Sourced,
+    floor: SourcedValue,
 }
 
 /// The queues of a matrix. The pairs are computed as they are written.
@@ -166,11 +166,11 @@ impl<'t> Matrix<'t> {
 
     /// Returns the pairs of queues that are asked for. A queue is paired with itself only if it is
     /// asked for as both.
-    fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
+    fn pairs(&self) -> impl Iterator<Item = QueuePair<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.preemptors.iter().flat_map(move |ours| {
             let others = self.victims.iter().filter(move |theirs| self.itself || theirs.1 != ours.1);
-            others.map(move |theirs| Pair {
+            others.map(move |theirs| QueuePair {
                 preemptor: ours.0,
                 victim: theirs.0,
                 floor: floors.reclaim(tree, Some(ours.1), Some(theirs.1), self.pool).into(),
@@ -180,7 +180,7 @@ impl<'t> Matrix<'t> {
 }
 
 /// Writes the tables of queues and of pairs.
-fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
+fn tables(matrix: &Matrix<'_>, out: TableOutput<'_>) -> io::Result<()> {
     let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
     write!(out, "{}", table(&headers, matrix.rows().map(cells)))?;
     let mut pairs = matrix.pairs().peekable();
@@ -189,7 +189,7 @@ fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
         let [name, floor] = matrix.widest();
         let table = Table::fitting(&[headers.to_vec(), vec![name.clone(), name, floor]]);
         write!(out, "\n{}", table.line(&headers))?;
-        for Pair { preemptor, victim, floor: Sourced { value, from } } in pairs {
+        for QueuePair { preemptor, victim, floor: SourcedValue { value, from } } in pairs {
             let line = [preemptor.to_owned(), victim.to_owned(), value, from];
             out.write_all(table.line(&line).as_bytes())?;
         }
@@ -199,7 +199,7 @@ fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
 
 /// Returns the cells of a queue's row.
 fn cells(row: QueueRow<'_>) -> Vec<String> {
-    let Sourced { value, from } = row.preempt_min_runtime;
+    let SourcedValue { value, from } = row.preempt_min_runtime;
     let (ceiling, of) = row.max_duration.map(|ceiling| (ceiling.value, ceiling.from)).unzip();
     vec![row.name.to_owned(), value, from, cell(ceiling), cell(of)]
 }
@@ -207,16 +207,16 @@ fn cells(row: QueueRow<'_>) -> Vec<String> {
 impl Serialize for Matrix<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("queues", &Each(|| self.rows()))?;
-        map.serialize_entry("reclaim", &Each(|| self.pairs()))?;
+        map.serialize_entry("queues", &StreamedItems(|| self.rows()))?;
+        map.serialize_entry("reclaim", &StreamedItems(|| self.pairs()))?;
         map.end()
     }
 }
 
 /// Items that are made as they are written.
-struct Each<F>(F);
+struct StreamedItems<F>(F);
 
-impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for Each<F> {
+impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for StreamedItems<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0())
     }

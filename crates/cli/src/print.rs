@@ -17,8 +17,8 @@ use serde::Serialize;
 use tenure_types::hidden::{escape_json, is_hidden};
 
 pub use age::{human, moment, until};
-pub use listing::{Format, Listed, Printer};
-pub use table::{Column, Part, Table, cell, moment_cell, printable, table, tables};
+pub use listing::{Format, ListRow, Printer};
+pub use table::{Column, Table, TablePart, cell, moment_cell, printable, table, tables};
 pub use tell::{Reported, complain, tell, warn, with_causes};
 
 /// The form of an answer.
@@ -51,7 +51,7 @@ impl OutputArgs {
     pub fn stream(
         self,
         answer: &impl Serialize,
-        table: impl FnOnce(Out<'_>) -> io::Result<()>,
+        table: impl FnOnce(TableOutput<'_>) -> io::Result<()>,
     ) -> Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         match self.output {
@@ -71,7 +71,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// The writer of a table.
-pub type Out<'o> = &'o mut dyn Write;
+pub type TableOutput<'o> = &'o mut dyn Write;
 
 /// Returns JSON with indentation and a final newline. Hidden characters in texts are escaped.
 pub fn json(answer: &(impl Serialize + ?Sized)) -> io::Result<String> {

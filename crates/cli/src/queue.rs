@@ -22,9 +22,9 @@ use crate::{
     floors::of_file,
     list::{
         gather::Gatherer, no_queue, print::EXPIRES_AT, print::FLOOR_UNTIL, print::STATE, print::left,
-        row::Row, row::WorkloadState,
+        row::WorkloadRow, row::WorkloadState,
     },
-    print::{Column, Listed, OutputArgs, OutputFormat, Part, cell, moment_cell, tables, tell},
+    print::{Column, ListRow, OutputArgs, OutputFormat, TablePart, cell, moment_cell, tables, tell},
 };
 
 /// Show the workloads of a queue: running, coming back, deactivated and paused
@@ -99,13 +99,13 @@ impl QueueArgs {
 struct QueueOverview {
     queue: String,
     /// Workloads that have pods, the longest runs first.
-    running: Vec<Row>,
+    running: Vec<WorkloadRow>,
     /// Workloads that come back by themselves, in this order.
-    coming_back: Vec<Row>,
+    coming_back: Vec<WorkloadRow>,
     /// Workloads that wait for `activate`.
-    deactivated: Vec<Row>,
+    deactivated: Vec<WorkloadRow>,
     /// Workloads that wait for `resume`.
-    paused: Vec<Row>,
+    paused: Vec<WorkloadRow>,
     /// The subjects that may use the queue. `None`: queues take no right, or the user may not see
     /// who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,7 +118,7 @@ impl QueueOverview {
     fn new(
         queue: String,
         timestamp: impl Fn(Family) -> RequeuingTimestamp,
-        rows: Vec<Row>,
+        rows: Vec<WorkloadRow>,
         now: Timestamp,
     ) -> Self {
         let mut answer = Self { queue, ..Self::default() };
@@ -134,11 +134,11 @@ impl QueueOverview {
             };
             list.push(row);
         }
-        let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
+        let since = |row: &WorkloadRow| row.started_at.unwrap_or(Timestamp::MAX);
         answer.running.sort_by_key(since);
         // all workloads that are due come back at once, in the order of the queue
-        let at = |row: &Row| row.requeue_at.unwrap_or(now).max(now);
-        let in_order = |one: &Row, other: &Row| match (&one.waiting, &other.waiting) {
+        let at = |row: &WorkloadRow| row.requeue_at.unwrap_or(now).max(now);
+        let in_order = |one: &WorkloadRow, other: &WorkloadRow| match (&one.waiting, &other.waiting) {
             (Some((family, one)), Some((of_other, other))) => {
                 family.cmp(of_other).then_with(|| order(timestamp(*family))(one, other))
             }
@@ -150,8 +150,8 @@ impl QueueOverview {
 
     /// Returns a table for each list that isn't empty. `namespaces`: with a column of namespaces.
     fn tables(&self, namespaces: bool, now: Timestamp) -> String {
-        let part = |columns: &[Column<Row>], rows: &[Row]| -> Part {
-            let columns = || namespaces.then_some(&Row::NAMESPACE).into_iter().chain(columns);
+        let part = |columns: &[Column<WorkloadRow>], rows: &[WorkloadRow]| -> TablePart {
+            let columns = || namespaces.then_some(&WorkloadRow::NAMESPACE).into_iter().chain(columns);
             let cells = |row| columns().map(|(_, show)| show(row, Some(now))).collect();
             (columns().map(|(header, _)| *header).collect(), rows.iter().map(cells).collect())
         };
@@ -165,11 +165,11 @@ impl QueueOverview {
     }
 }
 
-const RETURNS: Column<Row> = ("RETURNS", |row, _| row.requeue_count.unwrap_or_default().to_string());
-const PAUSED_AT: Column<Row> = ("PAUSED AT", |row, _| moment_cell(row.paused_at));
-const BECAUSE_OF: Column<Row> = ("BECAUSE OF", |row, _| cell(row.reason.as_deref()));
+const RETURNS: Column<WorkloadRow> = ("RETURNS", |row, _| row.requeue_count.unwrap_or_default().to_string());
+const PAUSED_AT: Column<WorkloadRow> = ("PAUSED AT", |row, _| moment_cell(row.paused_at));
+const BECAUSE_OF: Column<WorkloadRow> = ("BECAUSE OF", |row, _| cell(row.reason.as_deref()));
 
-const RUNNING: [Column<Row>; 6] = [
+const RUNNING: [Column<WorkloadRow>; 6] = [
     ("RUNNING", |row, _| row.workload.clone()),
     ("PODS READY", |row, _| {
         cell(row.ready_pods.zip(row.needed_pods).map(|(ready, needed)| format!("{ready}/{needed}")))
@@ -180,7 +180,7 @@ const RUNNING: [Column<Row>; 6] = [
     STATE,
 ];
 
-const COMING_BACK: [Column<Row>; 6] = [
+const COMING_BACK: [Column<WorkloadRow>; 6] = [
     ("COMING BACK", |row, _| row.workload.clone()),
     ("AT", |row, _| moment_cell(row.requeue_at)),
     ("IN", |row, now| left(row.requeue_at, now)),
@@ -189,10 +189,10 @@ const COMING_BACK: [Column<Row>; 6] = [
     BECAUSE_OF,
 ];
 
-const DEACTIVATED: [Column<Row>; 4] =
+const DEACTIVATED: [Column<WorkloadRow>; 4] =
     [("DEACTIVATED", |row, _| row.workload.clone()), RETURNS, PAUSED_AT, BECAUSE_OF];
 
-const PAUSED: [Column<Row>; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
+const PAUSED: [Column<WorkloadRow>; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
 
 #[cfg(test)]
 mod tests;

@@ -121,7 +121,7 @@ impl RequeueScheduleArgs {
             limit: limit.or(found.limit),
         };
         let rows = self.retries.or(backoff.limit).unwrap_or(ROWS).min(MOST_ROWS);
-        let row = |Retry { retry, wait, cumulative }| Row {
+        let row = |Retry { retry, wait, cumulative }| ScheduleRow {
             retry,
             wait_seconds: wait.as_secs_f64(),
             cumulative_seconds: whole_seconds(cumulative),
@@ -211,13 +211,13 @@ struct RequeueSchedule {
     /// The origin of the values, in words.
     backoff_limit_count: Option<i32>,
     from: String,
-    schedule: Vec<Row>,
+    schedule: Vec<ScheduleRow>,
 }
 
 /// One return: `wait` before it, and the time from the first start to the timeout that follows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct ScheduleRow {
     retry: i32,
     wait_seconds: f64,
     cumulative_seconds: i64,
@@ -227,7 +227,7 @@ struct Row {
 
 impl RequeueSchedule {
     fn table(&self) -> String {
-        let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
+        let cells = |row: &ScheduleRow| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
         let rows = self.schedule.iter().map(cells).collect();
         let table = tables([(vec!["RETRY", "WAIT", "CUMULATIVE"], rows)]);
         let Self { timeout, backoff_base_seconds: base, backoff_factor: factor, from, .. } = self;

@@ -1,6 +1,6 @@
 //! `kubectl tenure resume`, `requeue` and `activate`: they undo pauses.
 //!
-//! Each is a [`Command`] of [`crate::change`], which reads, writes and reports. The three differ in
+//! Each is a [`ChangeCommand`] of [`crate::change`], which reads, writes and reports. The three differ in
 //! the states that they accept: `resume` takes every pause, `requeue` those that end by themselves,
 //! `activate` deactivations.
 
@@ -11,7 +11,7 @@ use tenure_policy::pause::{self, annotate};
 use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
-    change::{BulkArgs, ChangeSubject, Command, ObjectChange, PauseState},
+    change::{BulkArgs, ChangeCommand, ChangeSubject, ObjectChange, PauseState},
     print::printable,
 };
 
@@ -49,7 +49,7 @@ pub struct Resume {
     bulk: BulkArgs,
 }
 
-impl Command for Resume {
+impl ChangeCommand for Resume {
     const VERB: &'static str = "resume";
 
     fn bulk(&self) -> Option<&BulkArgs> {
@@ -87,7 +87,7 @@ Examples:
   kubectl tenure requeue job training-1 training-2 -n research --dry-run")]
 pub struct Requeue;
 
-impl Command for Requeue {
+impl ChangeCommand for Requeue {
     const VERB: &'static str = "requeue";
 
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
@@ -120,7 +120,7 @@ Examples:
   kubectl annotate job/training tenure.dev/active-               # the same without this plugin: the keeper does the rest")]
 pub struct Activate;
 
-impl Command for Activate {
+impl ChangeCommand for Activate {
     const VERB: &'static str = "activate";
 
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {

@@ -1,11 +1,11 @@
 //! The run of a workload, joined from the runs of its pods.
 //!
-//! The rows of `list` and the explanation of a pod are made of a [`Run`]. The run is computed from
+//! The rows of `list` and the explanation of a pod are made of a [`WorkloadRun`]. The run is computed from
 //! the pods' standings by the keeper's own code. Where the user may not read queues, the end is the
 //! one that the workload's object shows.
 
 use jiff::Timestamp;
-use tenure_index::Standing;
+use tenure_index::PodStanding;
 use tenure_policy::{
     ceiling,
     expiry::{Exemption, Family, PerFamily},
@@ -15,11 +15,11 @@ use tenure_types::ExtendedDuration;
 
 /// Some pods of a workload, treated as one pod.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct WorkloadRun {
     /// The number of pods. At least 1.
     pub pods: usize,
     /// The standing of the pod that expires first, with the clocks of all.
-    pub standing: Standing,
+    pub standing: PodStanding,
     /// The reason why the pods are never touched. None: the ceiling applies to at least one of
     /// them.
     pub exemption: Option<Exemption>,
@@ -46,12 +46,12 @@ pub struct ShownEnd {
     pub hidden: PerFamily<bool>,
 }
 
-impl Run {
+impl WorkloadRun {
     /// Returns the run of a single pod. An exempt pod has no end.
-    pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
+    pub fn of(standing: PodStanding, exemption: Option<Exemption>) -> Self {
         let expires = standing.expires.filter(|_| exemption.is_none());
         let created_last = standing.clocks.created;
-        let standing = Standing { expires, ..standing };
+        let standing = PodStanding { expires, ..standing };
         Self { pods: 1, standing, exemption, created_last, queues_are_hidden: false, shows_end: false }
     }
 
@@ -118,7 +118,7 @@ impl Run {
 
     /// Returns what happened at [`since`](Self::since), as text in a message.
     pub fn since_from(&self) -> &'static str {
-        let Standing { is_grouped, start, clocks, .. } = &self.standing;
+        let PodStanding { is_grouped, start, clocks, .. } = &self.standing;
         let of_group = *is_grouped && start.is_some() && *start == clocks.started;
         match self.family() {
             Family::Tensorstack => "its creation",
@@ -152,8 +152,13 @@ mod tests {
         Timestamp::from_second(seconds).unwrap()
     }
 
-    fn run(created: i64, started: Option<i64>, expires: Option<i64>, exemption: Option<Exemption>) -> Run {
-        let standing = Standing {
+    fn run(
+        created: i64,
+        started: Option<i64>,
+        expires: Option<i64>,
+        exemption: Option<Exemption>,
+    ) -> WorkloadRun {
+        let standing = PodStanding {
             clocks: Clocks { created: at(created), started: started.map(at) },
             start: started.map(at),
             is_grouped: false,
@@ -164,7 +169,7 @@ mod tests {
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
             lacking: None,
         };
-        Run::of(standing, exemption)
+        WorkloadRun::of(standing, exemption)
     }
 
     #[test]

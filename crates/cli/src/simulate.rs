@@ -45,10 +45,10 @@ use generate::Mix;
 use past::Past;
 use picture::picture;
 use policy::{Overrides, SimulatedPolicy};
-use progress::Progress;
+use progress::ProgressReader;
 use prometheus::PrometheusArgs;
-use replay::{Counting, applied, replay};
-use report::{Report, SweepRow, Tried};
+use replay::{ReportBounds, applied, replay};
+use report::{ComparedPolicies, SimulationReport, SweepRow};
 use schedule::schedule;
 use source::{Skipped, SourceReport};
 use trace::{Columns, TraceOptions};
@@ -221,7 +221,7 @@ fn zone(name: &str) -> Result<TimeZone, String> {
 const FIRST_TRY: &str = "2d";
 
 /// The past, with the queues that it had.
-struct Known {
+struct SimulationInput {
     past: Past,
     source: SourceReport,
     /// The queues of the cluster, and what runs now. None: no cluster was read.
@@ -251,7 +251,7 @@ impl SimulateArgs {
             ([], None) => SimulatedPolicy::default_of(&config),
             (files, _) => self.policy(files, &config)?,
         };
-        let counting = Counting {
+        let counting = ReportBounds {
             unit: known.past.unit(),
             since: known.past.known_since,
             nearly: self.nearly_within.to_signed(),
@@ -275,7 +275,7 @@ impl SimulateArgs {
         }
         let replayed = replay(&known.past, &baseline, &policy, counting);
         let tried = self.tried(overrides);
-        let mut report = Report::new(&known.past, &replayed, counting, tried, known.source);
+        let mut report = SimulationReport::new(&known.past, &replayed, counting, tried, known.source);
         report.missing = known.missing;
         if self.output == SimulateFormat::Svg {
             let [before, after] = [&baseline, &policy].map(|policy| applied(&known.past, policy));
@@ -300,7 +300,7 @@ impl SimulateArgs {
     }
 
     /// Reads the past from the source that flags name.
-    async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<Known> {
+    async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<SimulationInput> {
         let missing = Vec::new();
         match &self.source {
             SourceArgs { generate: Some(mix), .. } => {
@@ -308,11 +308,11 @@ impl SimulateArgs {
                 let name = format!("mix {}, seed {}", mix.name(), self.seed);
                 let mut source = SourceReport::new("made-up jobs,", name, &past);
                 source.is_real = false;
-                Ok(Known { past, source, cluster: None, missing })
+                Ok(SimulationInput { past, source, cluster: None, missing })
             }
             SourceArgs { trace: Some(path), .. } => {
                 let (past, source) = self.trace(path)?;
-                Ok(Known { past, source, cluster: None, missing })
+                Ok(SimulationInput { past, source, cluster: None, missing })
             }
             SourceArgs { prometheus: Some(url), from_cluster, .. } => {
                 let t9k = &self.t9k_system_namespace;
@@ -327,12 +327,12 @@ impl SimulateArgs {
                     missing.extend(others.map(|of| format!("of the cluster, {of}")));
                     cluster
                 });
-                Ok(Known { past, source, cluster, missing })
+                Ok(SimulationInput { past, source, cluster, missing })
             }
             SourceArgs { .. } => {
                 let (cluster, past, source, missing) =
                     cluster::read(connect, &self.t9k_system_namespace, config).await?;
-                Ok(Known { past, source, cluster: Some(cluster), missing })
+                Ok(SimulationInput { past, source, cluster: Some(cluster), missing })
             }
         }
     }
@@ -350,7 +350,7 @@ impl SimulateArgs {
         } else {
             let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
-            Box::new(BufReader::with_capacity(1 << 18, Progress::new(file, size)))
+            Box::new(BufReader::with_capacity(1 << 18, ProgressReader::new(file, size)))
         };
         let trace = trace::read(name, &mut source, &options)?;
         drop(source);
@@ -403,7 +403,7 @@ impl SimulateArgs {
     }
 
     /// Returns the names of policy and baseline for the report.
-    fn tried(&self, overrides: Overrides) -> Tried {
+    fn tried(&self, overrides: Overrides) -> ComparedPolicies {
         let shown = |of: Option<ExtendedDuration>| of.map(|of| of.to_string());
         let Overrides { ceiling, preempt, reclaim } = overrides;
         let floors = [("preemptMinRuntime", preempt), ("reclaimMinRuntime", reclaim)];
@@ -416,16 +416,16 @@ impl SimulateArgs {
             [] => "no queues".to_owned(),
             files => files.join(", "),
         };
-        Tried { policy, baseline, ceiling: ceiling.map(ExtendedDuration::to_signed) }
+        ComparedPolicies { policy, baseline, ceiling: ceiling.map(ExtendedDuration::to_signed) }
     }
 
     /// Replays the past by each ceiling, and prints a row for each.
     fn sweep(
         &self,
         ceilings: &[ExtendedDuration],
-        Known { past, source, .. }: &Known,
+        SimulationInput { past, source, .. }: &SimulationInput,
         [baseline, with]: [&SimulatedPolicy; 2],
-        counting: Counting,
+        counting: ReportBounds,
     ) -> Result<()> {
         let rows = ceilings.iter().map(|ceiling| {
             let policy = with.with(Overrides { ceiling: Some(*ceiling), ..Overrides::default() }, past);

@@ -20,7 +20,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
-use tenure_index::{CeilingIndex, Settings};
+use tenure_index::{CeilingIndex, CeilingOptions};
 use tenure_policy::{
     climb::{Action, Climb, OwnerLookup},
     config::Config,
@@ -45,9 +45,9 @@ use crate::{
     run::ShownEnd,
 };
 pub use cluster::NotListed;
-pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found, in_files};
+pub use owners::{ClimbStep, KnownOwners, ListedOwner, SelectedObjects, found, in_files};
 pub use pods::NamedWorkload;
-pub use source::Named;
+pub use source::NamedObject;
 
 /// Namespace and name of an object.
 pub type NamespacedName = (String, String);
@@ -69,7 +69,7 @@ pub struct Snapshot {
     /// The owners that were read, and the missing ones.
     pub owners: KnownOwners,
     /// The objects that a label selector selects.
-    pub selected: Selected,
+    pub selected: SelectedObjects,
     /// The node pool of all pods. None: each pod's node decides.
     node_pool: Option<String>,
     t9k_system_namespace: Option<String>,
@@ -93,7 +93,7 @@ pub struct Snapshot {
 
 /// The objects that an explanation is about, and the flags for them.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ExplanationScope<'a> {
     /// Pods to be read by name, with their groups.
     pub pods: &'a [NamespacedName],
     /// A namespace of which all live pods and their owners are read.
@@ -120,7 +120,7 @@ impl Snapshot {
             grace_on_change,
             ..
         } = config.clone();
-        let settings = Settings {
+        let settings = CeilingOptions {
             table: table.clone(),
             notice,
             floors: floors.clone(),
@@ -128,7 +128,7 @@ impl Snapshot {
             pods_ready,
             kueue_queues: kueue.queues,
             default_queues,
-            ..Settings::default()
+            ..CeilingOptions::default()
         };
         let (index, t9k_system_namespace) =
             (CeilingIndex::new(settings), t9k_system_namespace.map(str::to_owned));
@@ -144,7 +144,7 @@ impl Snapshot {
 
     /// Reads the objects that an explanation needs, and prints warnings about them. An error: an
     /// object that the answer can't do without can't be read.
-    pub async fn read(input: &InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<Self> {
+    pub async fn read(input: &InputArgs, connect: ConnectArgs, wanted: ExplanationScope<'_>) -> Result<Self> {
         let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
         let mut snapshot = if filename.is_empty() {

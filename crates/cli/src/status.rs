@@ -53,7 +53,7 @@ pub struct StatusArgs {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-enum Status {
+enum CheckStatus {
     Ok,
     Problem,
     /// The user may not read an object that the check needs.
@@ -65,7 +65,7 @@ enum Status {
 struct Check {
     #[serde(rename = "check")]
     name: &'static str,
-    status: Status,
+    status: CheckStatus,
     message: String,
     /// The remedy. None: the status is OK.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,35 +74,35 @@ struct Check {
 
 impl Check {
     /// Returns the line of a check with this name.
-    fn new(name: &'static str, finding: Finding) -> Self {
+    fn new(name: &'static str, finding: CheckResult) -> Self {
         let (status, message, remedy) = match finding {
-            Ok(message) => (Status::Ok, message, None),
-            Err(Fault { status, message, remedy }) => (status, message, Some(remedy)),
+            Ok(message) => (CheckStatus::Ok, message, None),
+            Err(CheckFailure { status, message, remedy }) => (status, message, Some(remedy)),
         };
         Self { name, status, message, remedy }
     }
 }
 
 /// The result of a check: a message, if all is well.
-type Finding = Result<String, Fault>;
+type CheckResult = Result<String, CheckFailure>;
 
 /// The reason why something doesn't work or can't be checked, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fault {
-    status: Status,
+struct CheckFailure {
+    status: CheckStatus,
     message: String,
     remedy: String,
 }
 
-impl Fault {
+impl CheckFailure {
     /// Returns a problem, which makes the exit code 1.
     fn problem(message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { status: Status::Problem, message: message.into(), remedy: remedy.into() }
+        Self { status: CheckStatus::Problem, message: message.into(), remedy: remedy.into() }
     }
 
     /// Returns the reason why a check isn't possible. It alone doesn't make the exit code 1.
     fn unknown(message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { status: Status::Unknown, message: message.into(), remedy: remedy.into() }
+        Self { status: CheckStatus::Unknown, message: message.into(), remedy: remedy.into() }
     }
 
     /// Returns the reason that the user lacks a right, such as `list pods`.
@@ -128,7 +128,7 @@ impl StatusArgs {
         let cluster = connect.connect().await?;
         let checks = Inspector { cluster: &cluster, tenure_namespace, t9k_system_namespace }.checks().await;
         output.show(&checks, || text(&checks))?;
-        ensure!(checks.iter().all(|check| check.status != Status::Problem), Reported);
+        ensure!(checks.iter().all(|check| check.status != CheckStatus::Problem), Reported);
         Ok(())
     }
 }
@@ -156,7 +156,7 @@ struct Inspector<'c> {
 impl Inspector<'_> {
     /// Makes all checks, in the order of the answer.
     async fn checks(&self) -> Vec<Check> {
-        let all = |name, checks: Result<_, Fault>| {
+        let all = |name, checks: Result<_, CheckFailure>| {
             checks.unwrap_or_else(|fault| vec![Check::new(name, Err(fault))])
         };
         let mut checks = vec![Check::new("definitions", self.definitions())];
@@ -169,7 +169,7 @@ impl Inspector<'_> {
     }
 
     /// Checks that the cluster has queues, and returns the versions in which they are served.
-    fn definitions(&self) -> Finding {
+    fn definitions(&self) -> CheckResult {
         let shown = Family::ALL.into_iter().filter_map(|family| {
             let group = family.row().group;
             let versions = self.cluster.kinds.versions(group, "Queue");
@@ -179,13 +179,13 @@ impl Inspector<'_> {
         if shown.is_empty() {
             let remedy =
                 "install the chart with crds.install=true, or KAI-Scheduler, which has queues of its own";
-            return Err(Fault::problem("the cluster has no queues of any family", remedy));
+            return Err(CheckFailure::problem("the cluster has no queues of any family", remedy));
         }
         Ok(shown.join(", "))
     }
 
     /// Lists the chart's objects for a component, in the namespaces of Tenure.
-    async fn ours<K>(&self, component: &str) -> Result<Vec<K>, Fault>
+    async fn ours<K>(&self, component: &str) -> Result<Vec<K>, CheckFailure>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
@@ -202,14 +202,14 @@ impl Inspector<'_> {
     ///
     /// The latter are read from `ClusterRoleBinding`s: no tenant can write one, but any tenant may
     /// label a Deployment.
-    async fn namespaces(&self, component: &str) -> Result<BTreeSet<String>, Fault> {
+    async fn namespaces(&self, component: &str) -> Result<BTreeSet<String>, CheckFailure> {
         if let Some(namespace) = &self.tenure_namespace {
             return Ok([namespace.clone()].into());
         }
         let bindings: Api<ClusterRoleBinding> = Api::all(self.cluster.client.clone());
         let bindings = list(bindings, &of_component(component), "").await.map_err(|unread| {
             let remedy = format!("name Tenure's namespace with --tenure-namespace, or {}", unread.remedy);
-            Fault { remedy, ..unread }
+            CheckFailure { remedy, ..unread }
         })?;
         let subjects = bindings.into_iter().flat_map(|binding| binding.subjects.unwrap_or_default());
         Ok(subjects.filter_map(|subject| subject.namespace).collect())
@@ -222,13 +222,13 @@ fn of_component(component: &str) -> String {
 }
 
 /// Lists objects that have these labels. `place` stands behind the kind in the name of the right.
-async fn list<K>(api: Api<K>, labels: &str, place: &str) -> Result<Vec<K>, Fault>
+async fn list<K>(api: Api<K>, labels: &str, place: &str) -> Result<Vec<K>, CheckFailure>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let listed = api.list(&ListParams::default().labels(labels)).await;
     let kinds = qualified(&K::plural(&()), &K::group(&()));
-    Ok(listed.map_err(|error| Fault::unread(error, &format!("list {kinds}{place}")))?.items)
+    Ok(listed.map_err(|error| CheckFailure::unread(error, &format!("list {kinds}{place}")))?.items)
 }
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
     fn lines_say_what_helps() {
         let checks = [
             Check::new("leader", Ok("keeper-0 leads".into())),
-            Check::new("webhook", Err(Fault::problem("no endpoint is ready", "kubectl get pods"))),
+            Check::new("webhook", Err(CheckFailure::problem("no endpoint is ready", "kubectl get pods"))),
         ];
         let expected = "\
 OK        leader    keeper-0 leads

@@ -137,7 +137,7 @@ impl UiArgs {
         } else if let LookSource::Files(documents, _) = &mut source {
             *documents = input::read(&self.input.filename)?;
         }
-        let mut looks = Looks { source, options, runs_dry: None };
+        let mut looks = PageRefresher { source, options, runs_dry: None };
         if let Some(path) = &self.export {
             let page = assets::exported(&looks.look().await?)?;
             fs::write(path, page).with_context(|| format!("cannot write {path}"))?;
@@ -173,14 +173,14 @@ impl UiArgs {
 }
 
 /// Reads what the page shows, again and again.
-struct Looks {
+struct PageRefresher {
     source: LookSource,
     options: LookOptions,
     /// True if the keeper runs dry, and the time at which that was read. None: not read yet.
     runs_dry: Option<(bool, Instant)>,
 }
 
-impl Looks {
+impl PageRefresher {
     /// Reads everything that the page shows.
     async fn look(&mut self) -> Result<PageLook> {
         match &mut self.source {

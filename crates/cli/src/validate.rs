@@ -20,7 +20,7 @@ use tenure_policy::{
     field::FieldError,
     inheritance::Inheritance,
     naming::group_of,
-    review::{Context, Reviewable},
+    review::{ReviewFacts, Reviewable},
 };
 
 use crate::{
@@ -83,7 +83,7 @@ impl ValidateArgs {
 /// The results of all objects.
 #[derive(Debug)]
 struct Verdicts {
-    reviewed: Vec<Verdict>,
+    reviewed: Vec<ValidationResult>,
     /// The number of objects of other kinds, and these kinds.
     skipped: (usize, BTreeSet<String>),
 }
@@ -91,7 +91,7 @@ struct Verdicts {
 /// The result of one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Verdict {
+struct ValidationResult {
     /// The place of the object in its file.
     source: String,
     api_version: String,
@@ -100,18 +100,18 @@ struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     allowed: bool,
-    errors: Vec<Reason>,
+    errors: Vec<FieldReason>,
     warnings: Vec<String>,
 }
 
 /// An error about a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Reason {
+struct FieldReason {
     field: String,
     message: String,
 }
 
-impl From<FieldError> for Reason {
+impl From<FieldError> for FieldReason {
     fn from(error: FieldError) -> Self {
         Self { message: error.message(), field: error.field }
     }
@@ -123,16 +123,16 @@ impl Verdicts {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let Config { floors, bounds, .. } = config;
         let queues = &Inheritance::new(snapshot.tree(), floors);
-        let context = Context { queues, t9k_system_namespace, bounds };
+        let context = ReviewFacts { queues, t9k_system_namespace, bounds };
         let (mut reviewed, mut skipped) = (Vec::new(), (0usize, BTreeSet::new()));
         for document in documents {
             match kinds::reviewable(document) {
-                Ok(Some(kind)) => reviewed.push(Verdict::of(document, kind, &context)),
+                Ok(Some(kind)) => reviewed.push(ValidationResult::of(document, kind, &context)),
                 Ok(None) => {
                     skipped.0 = skipped.0.saturating_add(1);
                     skipped.1.insert(document.kind.clone());
                 }
-                Err(error) => reviewed.push(Verdict::new(document, vec![error.into()], Vec::new())),
+                Err(error) => reviewed.push(ValidationResult::new(document, vec![error.into()], Vec::new())),
             }
         }
         Self { reviewed, skipped }
@@ -145,7 +145,7 @@ impl Verdicts {
 
     /// Returns a line for each error and warning, in the form of compilers, and a summary.
     fn text(&self) -> String {
-        let found: String = self.reviewed.iter().map(Verdict::text).collect();
+        let found: String = self.reviewed.iter().map(ValidationResult::text).collect();
         let (all, refused, (skipped, kinds)) = (self.reviewed.len(), self.refused(), &self.skipped);
         let warned = self.reviewed.iter().filter(|verdict| !verdict.warnings.is_empty()).count();
         let allowed = all.saturating_sub(refused);
@@ -157,12 +157,12 @@ impl Verdicts {
     }
 }
 
-impl Verdict {
+impl ValidationResult {
     /// Reviews an object. The errors of the API server come first. If both refuse a field, only the
     /// webhook's error is kept; if the webhook can't read the object, only that of the API server.
-    fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
+    fn of(document: &Document, kind: Reviewable, context: &ReviewFacts<'_>) -> Self {
         let (Findings { errors, warnings, missing_parent: _ }, is_read) = findings(document, kind, context);
-        let mut of_webhook: Vec<Reason> = errors.into_iter().map(Reason::from).collect();
+        let mut of_webhook: Vec<FieldReason> = errors.into_iter().map(FieldReason::from).collect();
         let mut of_schema = schema::reasons(document, kind);
         let (better, worse) =
             if is_read { (&of_webhook, &mut of_schema) } else { (&of_schema, &mut of_webhook) };
@@ -172,7 +172,7 @@ impl Verdict {
     }
 
     /// Returns the result of an object with these errors and warnings.
-    fn new(document: &Document, errors: Vec<Reason>, warnings: Vec<String>) -> Self {
+    fn new(document: &Document, errors: Vec<FieldReason>, warnings: Vec<String>) -> Self {
         Self {
             source: document.source.clone(),
             api_version: document.api_version.clone(),
@@ -204,7 +204,7 @@ impl Verdict {
 
 /// Returns the findings of the webhook about the object's creation, and false if the webhook can't
 /// read it.
-fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> (Findings, bool) {
+fn findings(document: &Document, kind: Reviewable, context: &ReviewFacts<'_>) -> (Findings, bool) {
     let raw = match to_raw_value(&document.value) {
         Ok(raw) => raw,
         Err(error) => return (FieldError::invalid_json("object", "", error.to_string()).into(), false),

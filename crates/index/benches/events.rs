@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tenure_index::{CeilingIndex, Settings};
+use tenure_index::{CeilingIndex, CeilingOptions};
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection::Pod,
@@ -36,7 +36,7 @@ fn main() {
 /// Pods of one Job, and then pods that name one pod as their controller, that leave one after the other.
 fn siblings(pods: usize) {
     for (kind, uid, name) in [("Job", owner_uid(0), "of one Job"), ("Pod", pod_uid(0), "of one driver")] {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         for number in 0..pods {
             let mut pod = pod(number, true);
             pod["metadata"]["namespace"] = json!("ns");
@@ -119,7 +119,7 @@ fn subgroup_events(index: &mut CeilingIndex, subgroups: usize) {
 
 /// Owners in a namespace of many pods that all come back at once.
 fn returns(due: usize, pods: usize) {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     for number in 0..pods {
         let mut pod = pod(number, true);
         pod["metadata"]["namespace"] = json!("ns");
@@ -151,7 +151,7 @@ fn returns(due: usize, pods: usize) {
 }
 
 fn cluster(pods: usize) -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     index.apply_queue(
         "queue",
         &decode::<QueueSpec>(json!({"maxDuration": "1d", "waitForPodsReady": {"timeout": "5m"}})),

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tenure_index::{CeilingIndex, SeenRun, Settings, Uid, UsageLedger};
+use tenure_index::{CeilingIndex, CeilingOptions, SeenRun, Uid, UsageLedger};
 use tenure_policy::usage::PodRun;
 use tenure_types::{podgroup::PodGroupKind, projection, room::PodWithRoom, tensorstack::v1beta1};
 
@@ -47,7 +47,7 @@ fn main() {
     let measured = std::env::args().any(|argument| argument == "--bench");
     let pods = if measured { 150_000 } else { 3_000 };
     let index = held_by(|| {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         for queue in 0..QUEUES {
             let spec = v1beta1::QueueSpec { max_duration: Some("1d".into()), ..Default::default() };
             index.apply_queue(&format!("queue-{queue}"), &spec);
@@ -79,7 +79,7 @@ fn main() {
 
 /// An index of pods each of which is in a group of so many: some schedulers make a group for each pod.
 fn in_groups(pods: usize, size: usize) -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     for number in 0..pods {
         let name = format!("pg-training-run-{:06}-7c9d5f8b6b", number / size);
         let namespace = format!("team-namespace-{}", number / size % NAMESPACES);
@@ -106,7 +106,7 @@ fn in_groups(pods: usize, size: usize) -> CeilingIndex {
 
 /// A ledger in which each pod runs.
 fn in_ledger(pods: usize) -> UsageLedger {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     let mut ledger = UsageLedger::new(["nvidia.com/gpu".to_owned()].into(), Timestamp::MIN);
     ledger.begin_list();
     for number in 0..pods {

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tenure_index::{CeilingIndex, Settings};
+use tenure_index::{CeilingIndex, CeilingOptions};
 use tenure_policy::floor::Floors;
 use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
@@ -65,7 +65,7 @@ fn tally(index: &mut CeilingIndex, pods: usize, grouped: bool) -> Duration {
     let begun = Instant::now();
     let tally = black_box(index.tally(&floors, now));
     let took = begun.elapsed();
-    let sum = |count: fn(&tenure_policy::queue_status::Workloads) -> u32| {
+    let sum = |count: fn(&tenure_policy::queue_status::WorkloadCounts) -> u32| {
         tally.reports.iter().map(|(_, report)| count(&report.workloads) as usize).sum::<usize>()
     };
     let workloads = if grouped { pods / PODS_PER_GROUP } else { pods };
@@ -77,7 +77,7 @@ fn tally(index: &mut CeilingIndex, pods: usize, grouped: bool) -> Duration {
 }
 
 fn cluster(pods: usize, grouped: bool) -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     for queue in 0..QUEUES {
         let spec = json!({"maxDuration": "1d", "preemptMinRuntime": "1h", "parentQueue": "root"});
         index.apply_queue(&format!("queue-{queue}"), &decode::<QueueSpec>(spec));

@@ -36,23 +36,23 @@ use tenure_policy::{
 };
 use tenure_types::{extension::Extension, projection};
 
-pub use answers::{Counts, MissingEvidence};
+pub use answers::{CeilingCounts, MissingEvidence};
 pub use ends::StaleEnd;
 pub use marks::StaleMarks;
-pub use standing::{Seen, Standing};
-pub use tally::Tally;
+pub use standing::{PodStanding, SeenPod};
+pub use tally::QueueReports;
 pub use workload::PodWorkload;
 
 use crate::{
     Uid,
-    cluster::{ClusterModel, Moved, Objects, Reader},
+    cluster::{ClusterIndex, ClusterModel, ClusterObjects, PendingChanges},
     deadlines::{Deadlines, ManagedPod, RetryAfter},
 };
 
 /// The settings of a [`CeilingIndex`], which the keeper and the plugin take from their
 /// configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct CeilingOptions {
     /// The pods that Tenure manages. Only `CeilingIndex::new` reads this.
     pub scope: Scope,
     /// The owners that can be paused.
@@ -70,7 +70,7 @@ pub struct Settings {
     /// The longest time between the scheduling of a workload's first pod and its start.
     pub longest_formation: LongestFormation,
     /// The queues that Kueue's queues stand for. Only `CeilingIndex::new` reads this.
-    pub kueue_queues: kueue::Queues,
+    pub kueue_queues: kueue::KueueQueues,
     /// The wait before the second try to stop a pod, from the keeper's flags. Only
     /// `CeilingIndex::new` reads this.
     pub retry_after: RetryAfter,
@@ -98,12 +98,12 @@ pub struct Ceilings {
     missing: MissingQueues,
 }
 
-impl Reader for Ceilings {
+impl ClusterIndex for Ceilings {
     fn pods(&self) -> impl Iterator<Item = Uid> {
         self.deadlines.uids().chain(self.terminating.0.keys().copied())
     }
 
-    fn delete_pod(&mut self, objects: &mut Objects, uid: Uid) {
+    fn delete_pod(&mut self, objects: &mut ClusterObjects, uid: Uid) {
         let before = facts(&self.deadlines, uid);
         self.deadlines.delete(uid);
         self.terminating.0.remove(&uid);
@@ -128,7 +128,7 @@ pub type CeilingIndex = ClusterModel<Ceilings>;
 
 impl CeilingIndex {
     /// Creates the index of an empty cluster.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: CeilingOptions) -> Self {
         let mut index = Self::default();
         index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
         index.objects.gangs.serve_keeper();
@@ -140,8 +140,8 @@ impl CeilingIndex {
 
     /// Replaces the settings, apart from `scope`, `kueue_queues` and `retry_after`, which don't
     /// change. The next [`reschedule`](Self::reschedule) computes the ends of all pods again.
-    pub fn configure(&mut self, settings: Settings) {
-        let Settings {
+    pub fn configure(&mut self, settings: CeilingOptions) {
+        let CeilingOptions {
             table,
             notice,
             grace_on_change,
@@ -151,7 +151,7 @@ impl CeilingIndex {
             default_queues,
             ..
         } = settings;
-        let Objects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
+        let ClusterObjects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
         queues[Family::Runai].configure(floors);
         for family in Family::ALL {
@@ -227,7 +227,7 @@ impl CeilingIndex {
     /// Returns the pods below an owner, whether or not the owner is a root owner. Empty
     /// `namespace`: in any namespace.
     fn pods_under(&self, namespace: &str, owner: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
-        let Self { objects: Objects { owners, .. }, reader } = self;
+        let Self { objects: ClusterObjects { owners, .. }, reader } = self;
         let controllers = owners.with_descendants(owner).into_iter();
         let pods = controllers.flat_map(|of| reader.deadlines.controlled_by(of));
         pods.filter(move |(_, pod)| {
@@ -269,7 +269,7 @@ impl CeilingIndex {
             let standing = limits::standing(objects, uid, deadlines.get(uid)?);
             Some((standing.clocks.started?, standing))
         });
-        let running: Vec<(Timestamp, Standing)> = running.collect();
+        let running: Vec<(Timestamp, PodStanding)> = running.collect();
         let begun = || running.iter().filter(|(since, _)| *since <= asked);
         let runs = begun().filter_map(|(since, of)| going_run(objects, namespace, workload, *since, of));
         match (runs.reduce(joined), begun().find_map(|(_, of)| of.ending_queue())) {
@@ -303,7 +303,7 @@ impl CeilingIndex {
     /// on these times call this first.
     pub fn reschedule(&mut self) {
         let of_groups = self.objects.gangs.moved();
-        let Moved { all, owners, pods } = std::mem::take(&mut self.objects.moved);
+        let PendingChanges { all, owners, pods } = std::mem::take(&mut self.objects.moved);
         let (deadlines, known) = (&self.reader.deadlines, &self.objects.owners);
         let moved: HashSet<Uid> = if all {
             deadlines.iter().map(|(uid, _)| uid).collect()

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     expiry::{Family, PerFamily},
     kueue,
-    limits::Limits,
+    limits::QueueLimits,
     queue::RunaiQueue,
     tree::QueueTree,
 };
@@ -26,23 +26,23 @@ use crate::{
     grants::Grants,
     hand_backs::HandBacks,
     names::Interner,
-    own::{Bearer, OwnCeilings},
-    owners::{Controller, Own, OwnerRecord, OwnerRecords},
+    own::{AnnotatedKind, OwnCeilings},
+    owners::{Controller, NotedCeiling, OwnerRecord, OwnerRecords},
     paused::PausedOwners,
     podgroups::{Gangs, GroupKey, GroupWorkload, memberships},
-    queues::{Queues, ReadQueue},
+    queues::{FamilyQueues, ReadQueue},
     shown_ends::ShownEnds,
     times::in_time,
 };
 
 /// A reading of the pods of a cluster: [`Ceilings`](crate::Ceilings) for the keeper and the plugin,
 /// [`Placements`](crate::Placements) for the webhook.
-pub trait Reader {
+pub trait ClusterIndex {
     /// Returns the uids of all pods that are kept. Some may occur twice.
     fn pods(&self) -> impl Iterator<Item = Uid>;
 
     /// Forgets a pod.
-    fn delete_pod(&mut self, objects: &mut Objects, uid: Uid);
+    fn delete_pod(&mut self, objects: &mut ClusterObjects, uid: Uid);
 
     /// Called after a queue was deleted.
     fn delete_queue(&mut self, _family: Family, _name: &str) {}
@@ -54,27 +54,27 @@ pub trait Reader {
 /// So each change is only recorded; its effects are computed when they are next asked for.
 #[derive(Debug, Default)]
 pub struct ClusterModel<R> {
-    pub(crate) objects: Objects,
+    pub(crate) objects: ClusterObjects,
     pub(crate) reader: R,
 }
 
 /// The objects that pods depend on, the same for all readers.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub struct ClusterObjects {
     pub interner: Interner,
-    pub queues: PerFamily<Queues>,
+    pub queues: PerFamily<FamilyQueues>,
     pub gangs: Gangs,
     pub owners: OwnerRecords,
     pub grants: Grants,
     pub paused: PausedOwners,
     pub hand_backs: HandBacks,
     pub shown_ends: ShownEnds,
-    pub moved: Moved,
+    pub moved: PendingChanges,
 }
 
 /// Changes whose effect on pods is not computed yet.
 #[derive(Debug, Default)]
-pub struct Moved {
+pub struct PendingChanges {
     /// True if all pods are concerned.
     pub all: bool,
     /// Owners: all pods below them are concerned.
@@ -82,9 +82,9 @@ pub struct Moved {
     pub pods: HashSet<Uid>,
 }
 
-impl Objects {
+impl ClusterObjects {
     /// Returns the limits for workloads of a queue. None: there is no such queue.
-    pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
+    pub fn limits(&mut self, family: Family, queue: &str) -> Option<QueueLimits> {
         self.queues[family].limits(queue)
     }
 
@@ -105,9 +105,9 @@ impl Objects {
     }
 }
 
-impl<R: Reader> ClusterModel<R> {
+impl<R: ClusterIndex> ClusterModel<R> {
     /// Returns the queues of a family.
-    pub fn queues(&self, family: Family) -> &Queues {
+    pub fn queues(&self, family: Family) -> &FamilyQueues {
         &self.objects.queues[family]
     }
 
@@ -172,7 +172,8 @@ impl<R: Reader> ClusterModel<R> {
     /// reporting errors: its annotations are copies of that owner's.
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
-        let Objects { interner, owners, paused, hand_backs, shown_ends, moved, .. } = &mut self.objects;
+        let ClusterObjects { interner, owners, paused, hand_backs, shown_ends, moved, .. } =
+            &mut self.objects;
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
@@ -185,11 +186,15 @@ impl<R: Reader> ClusterModel<R> {
         let ceiling = if is_copy {
             OwnCeilings::ceiling(metadata)
         } else {
-            interner.own.read(Bearer::Owner(source), metadata)
+            interner.own.read(AnnotatedKind::Owner(source), metadata)
         };
         let own = ceiling.map(|ceiling| {
             let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-            Box::new(Own { ceiling, namespace: text(&metadata.namespace), name: text(&metadata.name) })
+            Box::new(NotedCeiling {
+                ceiling,
+                namespace: text(&metadata.namespace),
+                name: text(&metadata.name),
+            })
         });
         let owner = OwnerRecord { controller, own, source };
         if owners.replace(uid, Some(owner)) {
@@ -209,7 +214,7 @@ impl<R: Reader> ClusterModel<R> {
     pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) -> bool {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return false };
         let root = kueue::known_as(metadata).map_or(uid, |of| Uid::of(&of.uid));
-        let Objects { interner, paused, hand_backs, .. } = &mut self.objects;
+        let ClusterObjects { interner, paused, hand_backs, .. } = &mut self.objects;
         let mattered = paused.has(uid) || hand_backs.has(uid);
         paused.apply(uid, source, metadata, (None, root), &mut interner.names);
         hand_backs.apply(uid, source, metadata);
@@ -228,7 +233,7 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets all owners of a source but these.
     pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
-        let Objects { owners, paused, hand_backs, shown_ends, .. } = &self.objects;
+        let ClusterObjects { owners, paused, hand_backs, shown_ends, .. } = &self.objects;
         let known = owners.seen_by(source).chain(paused.seen_by(source)).chain(hand_backs.seen_by(source));
         let known = known.chain(shown_ends.seen_by(source));
         let gone: Vec<Uid> = known.filter(|uid| !uids.contains(uid)).collect();

@@ -25,12 +25,12 @@ use crate::{
     uid::UidMap,
 };
 
-pub use due::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, Task, TaskSet};
+pub use due::{ActionOutcome, BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Task, TaskSet};
 use expiry::Unready;
 pub use expiry::{Ceiling, ReadyUntil};
-use notice::Notice;
+use notice::NoticeProgress;
 pub use order::RetryAfter;
-use order::{Order, Slot};
+use order::{Order, OrderSlot};
 pub use record::{BoundRun, ManagedPod};
 
 /// The most pods of a batch. Further pods are due after the batch. Their owner is still paused only
@@ -90,7 +90,7 @@ impl Orders {
     /// Moves a pod to the places that its record says. Unless `open`, removes the pod from all
     /// orders.
     fn place(&mut self, uid: Uid, pod: &mut ManagedPod, open: bool) {
-        let to = |next: Slot| if open { next } else { Slot::NONE };
+        let to = |next: OrderSlot| if open { next } else { OrderSlot::NONE };
         let next = to(pod.expiry.next());
         self.expiries.place(uid, &mut pod.expiry.step.slot, next);
         if let Some(unready) = &mut pod.unready {
@@ -204,7 +204,7 @@ impl Deadlines {
         let lost = self.lost.remove(&uid);
         let (ceiling, lost) = pod.expiry.granted(ceiling, change, lost, lacks_queue);
         self.lost.extend(lost.map(|end| (uid, end)));
-        pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
+        pod.notice = NoticeProgress::plan(pod.notice.take(), pod.created, ceiling.as_ref());
         pod.unready = Unready::plan(pod.unready.take(), ready_until);
         pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
         pod.expiry.plan(ceiling);

@@ -15,7 +15,7 @@ type GrantKey = (Uid, Timestamp, Uid);
 /// A grant of time to a workload. It counts only for a run that had begun when the grant was
 /// requested.
 #[derive(Debug, PartialEq, Eq)]
-struct Grant {
+struct TimeGrant {
     namespace: Box<str>,
     time: SignedDuration,
 }
@@ -23,7 +23,7 @@ struct Grant {
 #[derive(Debug, Default)]
 pub struct Grants {
     /// By workload, in the order in which the grants were requested.
-    grants: BTreeMap<GrantKey, Grant>,
+    grants: BTreeMap<GrantKey, TimeGrant>,
     /// The keys of the grants, by extension.
     keys: HashMap<Uid, GrantKey>,
 }
@@ -84,9 +84,9 @@ impl Grants {
 }
 
 /// Returns the grant of an extension. None: the extension isn't granted.
-fn granted(uid: Uid, extension: &Extension) -> Option<(GrantKey, Grant)> {
+fn granted(uid: Uid, extension: &Extension) -> Option<(GrantKey, TimeGrant)> {
     let asked = extension.metadata.creation_timestamp.as_ref()?.0;
     let namespace = extension.metadata.namespace.as_deref().unwrap_or_default().into();
     let time = extension.granted()?.to_signed();
-    Some(((Uid::of(&extension.spec.target.uid), asked, uid), Grant { namespace, time }))
+    Some(((Uid::of(&extension.spec.target.uid), asked, uid), TimeGrant { namespace, time }))
 }

@@ -43,9 +43,9 @@ impl KindHasher {
     }
 
     /// Returns the kinds whose controllers own some kinds alone.
-    pub fn makers(&self) -> Makers {
+    pub fn makers(&self) -> ClimbKinds {
         let kind = |(group, kind): (&str, &str)| self.named(group, kind);
-        Makers {
+        ClimbKinds {
             deployment: kind(DEPLOYMENT),
             replica_set: kind(REPLICA_SET),
             of_pods: POD_CONTROLLERS.into_iter().map(kind).collect(),
@@ -62,14 +62,14 @@ impl KindHasher {
 
 /// The kinds of the policy's climb from a pod to its owners, hashed.
 #[derive(Debug)]
-pub struct Makers {
+pub struct ClimbKinds {
     deployment: KindHash,
     replica_set: KindHash,
     of_pods: HashSet<KindHash>,
     pod: KindHash,
 }
 
-impl Makers {
+impl ClimbKinds {
     /// True if the controller of a kind could own objects of the kind `below`. None for `below`:
     /// pods.
     pub fn may_own(&self, kind: KindHash, below: Option<KindHash>) -> bool {

@@ -25,19 +25,21 @@ mod uid;
 mod usage;
 
 pub use ceilings::{
-    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, PodWorkload, Seen, Settings, StaleEnd,
-    StaleMarks, Standing, Tally,
+    CeilingCounts, CeilingIndex, CeilingOptions, Ceilings, MissingEvidence, Overlong, PodStanding,
+    PodWorkload, QueueReports, SeenPod, StaleEnd, StaleMarks,
 };
-pub use cluster::{ClusterModel, Reader};
-pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
+pub use cluster::{ClusterIndex, ClusterModel};
+pub use deadlines::{
+    ActionOutcome, BatchCoverage, DueBatch, DueKey, DuePod, DueWork, RetryAfter, Task, TaskSet,
+};
 pub use hand_backs::OwedHandBack;
-pub use own::{Bearer, Ineffective, NoEffect};
-pub use paused::{DueReturn, Paused, Turn};
+pub use own::{AnnotatedKind, Ineffective, NoEffect};
+pub use paused::{DueReturn, Paused, ReturnRank};
 pub use placement::{
-    Guarding, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest,
-    Rejection, Sought, Taken,
+    GuardInput, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptiblePod,
+    PreemptionRequest, Rejection, RemovedPod,
 };
-pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, Stamped, Stamping};
-pub use queues::{Queues, ReadQueue};
+pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, PendingStamp, Stamped};
+pub use queues::{FamilyQueues, ReadQueue};
 pub use uid::Uid;
 pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

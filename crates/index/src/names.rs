@@ -17,7 +17,7 @@ pub struct Interner {
     pub own: OwnCeilings,
     /// The queues of pods that name a queue of Kueue, and none of Tenure. They don't change while
     /// pods are kept.
-    pub kueue_queues: kueue::Queues,
+    pub kueue_queues: kueue::KueueQueues,
 }
 
 /// Names that many records share, each kept once.

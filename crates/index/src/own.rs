@@ -38,7 +38,7 @@ const DOUBTFUL: usize = 4_096;
 
 /// The kind of an object that bears annotation `tenure.dev/max-duration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bearer {
+pub enum AnnotatedKind {
     /// A pod.
     Pod,
     /// A `PodGroup`.
@@ -51,7 +51,7 @@ pub enum Bearer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ineffective {
     /// The kind of the object.
-    pub bearer: Bearer,
+    pub bearer: AnnotatedKind,
     /// The object's namespace; empty if it has none.
     pub namespace: String,
     /// The object's name.
@@ -118,7 +118,7 @@ impl NoEffect {
 /// they are reported.
 #[derive(Debug, Default)]
 pub struct OwnCeilings {
-    by_namespace: BTreeMap<String, Notes>,
+    by_namespace: BTreeMap<String, IneffectiveNotes>,
     /// Pods whose own ceiling seemed to be longer than that of their queue, or whose queue seemed
     /// not to exist. They are looked at again before notes are taken.
     pub doubtful: HashSet<Uid>,
@@ -127,7 +127,7 @@ pub struct OwnCeilings {
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct IneffectiveNotes {
     /// Objects and values, the latest last.
     known: VecDeque<(Uid, u64)>,
     /// The notes that are to be reported, the oldest first.
@@ -148,7 +148,7 @@ impl OwnCeilings {
 
     /// Returns the ceiling that an object notes, and keeps a note about a value that breaks the
     /// rules. None: the object has no such annotation, or its value has no effect.
-    pub fn read(&mut self, bearer: Bearer, metadata: &ObjectMeta) -> Option<SignedDuration> {
+    pub fn read(&mut self, bearer: AnnotatedKind, metadata: &ObjectMeta) -> Option<SignedDuration> {
         let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
         let OwnCeiling { counts, error } = own_ceiling(text);
         if let Some((error, uid)) = error.zip(metadata.uid.as_deref()) {
@@ -212,7 +212,7 @@ impl OwnCeilings {
     }
 }
 
-impl Notes {
+impl IneffectiveNotes {
     /// Takes the oldest waiting note. None: enough were reported within the window. There must be a
     /// waiting note.
     fn take(&mut self, now: Timestamp) -> Option<Ineffective> {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn read(own: &mut OwnCeilings, namespace: &str, uid: &str, text: &str) -> Option<SignedDuration> {
-        own.read(Bearer::Pod, &noted(namespace, uid, text))
+        own.read(AnnotatedKind::Pod, &noted(namespace, uid, text))
     }
 
     fn told(own: &mut OwnCeilings, seconds: i64) -> Vec<String> {

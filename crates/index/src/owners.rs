@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::{
     Uid,
-    kinds::{KindHash, KindHasher, Makers},
+    kinds::{ClimbKinds, KindHash, KindHasher},
 };
 
 /// More ancestors than any real chain has.
@@ -65,14 +65,14 @@ impl Controlled {
 pub struct OwnerRecord {
     /// The controller that the owner names itself.
     pub controller: Option<Controller>,
-    pub own: Option<Box<Own>>,
+    pub own: Option<Box<NotedCeiling>>,
     /// The number of the watch that has seen the owner, or `PODS`.
     pub source: u16,
 }
 
 /// A ceiling that an owner notes, and the owner's place and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct NotedCeiling {
     pub ceiling: SignedDuration,
     pub namespace: Box<str>,
     pub name: Box<str>,
@@ -92,7 +92,7 @@ pub struct OwnerRecords {
     /// True if workloads have grants. Then chains of owners matter, too.
     pub with_grants: bool,
     /// The kinds that own some kinds alone. None: not set, and every kind may own every other.
-    pub makers: Option<Makers>,
+    pub makers: Option<ClimbKinds>,
     /// The owners whose controller has changed, with all owners that were above them.
     rerooted: HashSet<Uid>,
 }
@@ -186,7 +186,7 @@ impl OwnerRecords {
 
     /// Returns the topmost ancestor that can be paused, the number of the watch that has seen it,
     /// and its own ceiling. None: it notes no ceiling, or there is no such ancestor.
-    pub fn root_with_own(&self, controller: Option<Controller>) -> Option<(Uid, u16, &Own)> {
+    pub fn root_with_own(&self, controller: Option<Controller>) -> Option<(Uid, u16, &NotedCeiling)> {
         let root = self.root(controller)?;
         let owner = self.by_uid.get(&root)?;
         Some((root, owner.source, owner.own.as_deref()?))
@@ -265,7 +265,7 @@ mod tests {
             let controller = above.map(|uid| self.controller(uid));
             let own = own.map(|seconds| {
                 let ceiling = SignedDuration::from_secs(seconds);
-                Box::new(Own { ceiling, namespace: "ns".into(), name: uid.into() })
+                Box::new(NotedCeiling { ceiling, namespace: "ns".into(), name: uid.into() })
             });
             self.owners.replace(Uid::of(uid), Some(OwnerRecord { controller, own, source: 0 }))
         }

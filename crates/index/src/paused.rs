@@ -27,8 +27,8 @@ use crate::{
     owners::{Controller, OwnerRecords},
 };
 
-use owner::Early;
-pub use owner::{DueReturn, Holder, Paused, Turn};
+use owner::EarlyReturn;
+pub use owner::{DueReturn, Paused, ReturnRank, RoomHolder};
 
 /// The number of owners that one call of `running_again` looks at, beside those that were running
 /// again before.
@@ -187,8 +187,8 @@ impl PausedOwners {
     }
 
     /// Lets an owner come back at `at`, before its own time, since the workload `left` has left.
-    pub fn call(&mut self, uid: Uid, at: Timestamp, left: Holder) {
-        self.change(uid, |paused| paused.early = Some(Box::new(Early { at, left })));
+    pub fn call(&mut self, uid: Uid, at: Timestamp, left: RoomHolder) {
+        self.change(uid, |paused| paused.early = Some(Box::new(EarlyReturn { at, left })));
     }
 
     /// Returns the owners that are due at `now`, and that `may` come back. An owner that was called
@@ -198,7 +198,7 @@ impl PausedOwners {
         owners: &OwnerRecords,
         now: Timestamp,
         may: impl Fn(&Paused) -> bool,
-        is_back: impl Fn(&Holder) -> bool,
+        is_back: impl Fn(&RoomHolder) -> bool,
     ) -> Vec<Paused> {
         self.asked = now;
         let reached = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);

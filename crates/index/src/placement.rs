@@ -26,26 +26,26 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, CSINodeDriver},
 };
 use kube::Resource;
-use tenure_policy::{gang::Progress, kueue, start::LongestFormation, toleration::ClassState};
+use tenure_policy::{gang::PodProgress, kueue, start::LongestFormation, toleration::ClassState};
 use tenure_types::{
     podgroup::LONGEST_NAME,
     projection::{Namespace, Node, PodDisruptionBudget},
-    room::{Needs, PodWithRoom},
+    room::{PodNeeds, PodWithRoom},
     store::{ObjectKey, Store},
 };
 
 use crate::{
     Uid,
-    cluster::{ClusterModel, Moved, Objects, Reader},
+    cluster::{ClusterIndex, ClusterModel, ClusterObjects, PendingChanges},
     uid::UidMap,
 };
 
-pub use answer::{NodeVerdict, PreemptionRequest, Rejection, Taken};
-use budgets::{Budget, Budgets};
-pub use guard::{Guarding, Sought};
+pub use answer::{NodeVerdict, PreemptiblePod, PreemptionRequest, Rejection};
+use budgets::{Budgets, DisruptionBudget};
+pub use guard::{GuardInput, RemovedPod};
 pub use kept::KeptPod;
 pub use pending::Pending;
-use places::Places;
+use places::PodIndex;
 use pods::{Interned, PodRecord};
 pub use preemptors::PendingPod;
 
@@ -53,11 +53,11 @@ pub use preemptors::PendingPod;
 #[derive(Debug, Default)]
 pub struct Placements {
     interned: Interned,
-    places: Places,
+    places: PodIndex,
     /// The schedulers of pods that wait for a node. The schedulers of other pods don't matter.
     schedulers: UidMap<ArcStr>,
     /// The needs of pods besides room. Most pods have none, so they aren't part of each pod's record.
-    needs: UidMap<Arc<Needs>>,
+    needs: UidMap<Arc<PodNeeds>>,
     /// The labels of each node: one of them names its pool.
     nodes: BTreeMap<String, BTreeMap<String, String>>,
     /// The number of storage drivers with a limit for attached volumes, by node. Nodes without such
@@ -71,7 +71,7 @@ pub struct Placements {
 }
 
 /// A function that returns the facts about the objects of a kind, by key.
-type Facts<K, F> = fn(&mut Placements) -> &mut BTreeMap<K, F>;
+type FactAccessor<K, F> = fn(&mut Placements) -> &mut BTreeMap<K, F>;
 
 /// A kind of objects of which one fact is kept. Each implementation makes [`PlacementIndex`] a
 /// [`Store`] for the kind.
@@ -80,7 +80,7 @@ pub trait KeptFact: Resource {
     type Fact;
 
     /// The function that returns the facts about all objects.
-    const FACTS: Facts<Self::Key, Self::Fact>;
+    const FACTS: FactAccessor<Self::Key, Self::Fact>;
 
     /// Returns the fact. None: nothing is kept of the object.
     fn fact(self) -> Option<Self::Fact>;
@@ -90,7 +90,7 @@ impl KeptFact for PriorityClass {
     type Key = String;
     type Fact = ClassState;
 
-    const FACTS: Facts<String, ClassState> = |placements| &mut placements.classes;
+    const FACTS: FactAccessor<String, ClassState> = |placements| &mut placements.classes;
 
     fn fact(self) -> Option<ClassState> {
         Some(ClassState::of(self.value.unwrap_or(0), self.metadata.annotations.as_ref()))
@@ -101,7 +101,7 @@ impl KeptFact for Node {
     type Key = String;
     type Fact = BTreeMap<String, String>;
 
-    const FACTS: Facts<String, Self::Fact> = |placements| &mut placements.nodes;
+    const FACTS: FactAccessor<String, Self::Fact> = |placements| &mut placements.nodes;
 
     fn fact(self) -> Option<Self::Fact> {
         Some(self.metadata.labels.unwrap_or_default())
@@ -112,7 +112,7 @@ impl KeptFact for CSINode {
     type Key = String;
     type Fact = usize;
 
-    const FACTS: Facts<String, usize> = |placements| &mut placements.limiting_drivers;
+    const FACTS: FactAccessor<String, usize> = |placements| &mut placements.limiting_drivers;
 
     fn fact(self) -> Option<usize> {
         let is_limiting =
@@ -125,7 +125,7 @@ impl KeptFact for Namespace {
     type Key = String;
     type Fact = Timestamp;
 
-    const FACTS: Facts<String, Timestamp> = |placements| &mut placements.terminating_namespaces;
+    const FACTS: FactAccessor<String, Timestamp> = |placements| &mut placements.terminating_namespaces;
 
     fn fact(self) -> Option<Timestamp> {
         self.metadata.deletion_timestamp.map(|at| at.0)
@@ -134,12 +134,12 @@ impl KeptFact for Namespace {
 
 impl KeptFact for PodDisruptionBudget {
     type Key = (String, String);
-    type Fact = Budget;
+    type Fact = DisruptionBudget;
 
-    const FACTS: Facts<(String, String), Budget> = |placements| &mut placements.budgets.0;
+    const FACTS: FactAccessor<(String, String), DisruptionBudget> = |placements| &mut placements.budgets.0;
 
-    fn fact(self) -> Option<Budget> {
-        Budget::read(self)
+    fn fact(self) -> Option<DisruptionBudget> {
+        DisruptionBudget::read(self)
     }
 }
 
@@ -183,12 +183,12 @@ impl Store<PodWithRoom> for PlacementIndex {
     }
 }
 
-impl Reader for Placements {
+impl ClusterIndex for Placements {
     fn pods(&self) -> impl Iterator<Item = Uid> {
         self.places.uids()
     }
 
-    fn delete_pod(&mut self, _: &mut Objects, uid: Uid) {
+    fn delete_pod(&mut self, _: &mut ClusterObjects, uid: Uid) {
         self.places.remove(uid);
         self.schedulers.remove(&uid);
         self.needs.remove(&uid);
@@ -206,7 +206,7 @@ impl PlacementIndex {
 
     /// Sets the queues that Kueue's queues stand for. Only pods that are added or updated later are
     /// in those queues.
-    pub fn set_kueue_queues(&mut self, queues: kueue::Queues) {
+    pub fn set_kueue_queues(&mut self, queues: kueue::KueueQueues) {
         self.objects.interner.kueue_queues = queues;
     }
 
@@ -224,7 +224,7 @@ impl PlacementIndex {
         // the API server takes any text: a longer one names no scheduler, and would only take
         // memory
         let scheduler = pod.spec.scheduler_name.as_deref().filter(|name| name.len() <= LONGEST_NAME);
-        match scheduler.filter(|_| placed.progress == Progress::Waiting) {
+        match scheduler.filter(|_| placed.progress == PodProgress::Waiting) {
             Some(name) => _ = self.reader.schedulers.insert(uid, self.objects.interner.names.shared(name)),
             None => _ = self.reader.schedulers.remove(&uid),
         }
@@ -243,12 +243,12 @@ impl PlacementIndex {
     /// one by one.
     pub fn settle(&mut self) {
         self.objects.gangs.moved();
-        self.objects.moved = Moved::default();
+        self.objects.moved = PendingChanges::default();
     }
 
     /// True if [`Self::settle`] has nothing to do.
     pub fn is_settled(&self) -> bool {
-        let Moved { all, owners, pods } = &self.objects.moved;
+        let PendingChanges { all, owners, pods } = &self.objects.moved;
         self.objects.gangs.are_computed() && !all && owners.is_empty() && pods.is_empty()
     }
 

@@ -32,10 +32,10 @@ use gang::Gang;
 pub use gang::GroupQueue;
 pub use group::GroupKey;
 use group::GroupRecord;
-use members::Member;
+use members::GroupMember;
 pub use members::{Membership, memberships};
 use stamps::{AT_ONCE, StampSchedule};
-pub use stamps::{Stamped, Stamping};
+pub use stamps::{PendingStamp, Stamped};
 pub use workloads::{Crew, GangId, GroupCrews, GroupWorkload, OfGroups, PartId};
 
 /// The number of a group's pods that are compared with a new pod. Most groups have fewer subgroups.
@@ -45,7 +45,7 @@ const FEW: usize = 8;
 #[derive(Debug, Default)]
 pub struct Gangs {
     by_key: HashMap<GroupKey, Box<Gang>>,
-    members: UidMap<Box<Member>>,
+    members: UidMap<Box<GroupMember>>,
     /// Groups whose start must be computed.
     changed: HashSet<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start, or another lack of ready pods, than
@@ -78,7 +78,7 @@ impl Gangs {
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let known = self.members.get(&uid);
         let before = known.map(AsRef::as_ref);
-        let mut member = Member::read(pod, before, |text| names.shared(text)).map(Box::new);
+        let mut member = GroupMember::read(pod, before, |text| names.shared(text)).map(Box::new);
         if known == member.as_ref() {
             for of in known.filter(|known| known.is_active()).iter().flat_map(|known| &*known.of) {
                 if let Some(gang) = self.by_key.get_mut(&of.group) {
@@ -129,7 +129,7 @@ impl Gangs {
 
     /// Replaces the record of a pod in all groups that the pod names or has named. None for
     /// `member`: the pod is in no group.
-    fn replace(&mut self, uid: Uid, member: Option<Box<Member>>, has_succeeded: bool) {
+    fn replace(&mut self, uid: Uid, member: Option<Box<GroupMember>>, has_succeeded: bool) {
         if let Some(old) = self.members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
                 if let Some(gang) = self.by_key.get_mut(key) {
@@ -142,7 +142,7 @@ impl Gangs {
         let left = old.into_iter().flat_map(|old| &*old.of);
         let left = left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group)));
         for Membership { group: key, .. } in new.into_iter().flat_map(|new| &*new.of).chain(left) {
-            let is_of = |member: &&Member| member.is_of(key);
+            let is_of = |member: &&GroupMember| member.is_of(key);
             let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(self.for_keeper)));
             let queue = gang.queue().cloned();
             gang.replace(uid, old.filter(is_of), new.filter(is_of), has_succeeded, &self.members);

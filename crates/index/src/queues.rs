@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_policy::{
-    expiry::Family, field::FieldError, floor::Floors, limits::Limits, queue::RunaiQueue, tree::QueueTree,
+    expiry::Family, field::FieldError, floor::Floors, limits::QueueLimits, queue::RunaiQueue, tree::QueueTree,
 };
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
@@ -19,11 +19,11 @@ use tracing::warn;
 /// The queues of a family. The queues of T9k are all at the top, and only those of the system
 /// namespace are added.
 #[derive(Debug, Default)]
-pub struct Queues {
+pub struct FamilyQueues {
     tree: QueueTree,
     floors: Floors,
     /// The limits of the queues that were asked for since the tree last changed.
-    limits: HashMap<String, Limits>,
+    limits: HashMap<String, QueueLimits>,
 }
 
 /// A queue, as one of the versions of an API has it: v3alpha1 and v2 of the run.ai family, and
@@ -60,7 +60,7 @@ read_queue! {
     TensorstackQueueObject: Tensorstack, queue => RunaiQueue::read_t9k(&queue.spec);
 }
 
-impl Queues {
+impl FamilyQueues {
     /// Replaces the defaults of floors.
     pub fn configure(&mut self, floors: Floors) {
         self.limits.clear();
@@ -134,15 +134,15 @@ impl Queues {
 
     /// Returns the limits for workloads of a leaf. No ceiling applies if the leaf's ancestors form
     /// a cycle. None: there is no such queue.
-    pub fn limits(&mut self, leaf: &str) -> Option<Limits> {
+    pub fn limits(&mut self, leaf: &str) -> Option<QueueLimits> {
         if let Some(known) = self.limits.get(leaf) {
             return Some(*known);
         }
         // pods may name any queue: only real queues are remembered
         let id = self.tree.find(leaf)?;
-        let limits = Limits::of(&self.tree, &self.floors, id).unwrap_or_else(|cycle| {
+        let limits = QueueLimits::of(&self.tree, &self.floors, id).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
-            Limits::default()
+            QueueLimits::default()
         });
         self.limits.insert(leaf.into(), limits);
         Some(limits)
@@ -162,13 +162,13 @@ mod tests {
 
     use super::*;
 
-    fn applied(queues: &mut Queues, name: &str, spec: Value) -> bool {
+    fn applied(queues: &mut FamilyQueues, name: &str, spec: Value) -> bool {
         queues.apply(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap())
     }
 
     #[test]
     fn the_ceiling_is_the_least_on_the_path() {
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
         assert_eq!(queues.limits("leaf").and_then(|limits| limits.ceiling), "1h".parse().ok());
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_notice_is_the_nearest_on_the_path() {
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         applied(&mut queues, "root", json!({"expiryNotice": "5m, 1h"}));
         applied(&mut queues, "team", json!({"parentQueue": "root", "expiryNotice": "0s"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "team"}));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn only_what_decides_is_a_change() {
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         assert!(applied(&mut queues, "a", json!({"maxDuration": "1h"})));
         assert!(!applied(&mut queues, "a", json!({"maxDuration": "60m", "displayName": "A"})));
         assert!(applied(&mut queues, "a", json!({})));
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_queue_is_known_as_it_was_last_seen_with_all_on_its_way_to_the_root() {
         let spec = |spec: Value| serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap();
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "root"}));
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_annotation_of_a_queue_of_v2_is_its_ceiling() {
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         let mut applied = |annotations: Value| {
             let queue =
                 json!({"metadata": {"annotations": annotations}, "spec": {"reclaimMinRuntime": "1m"}});
@@ -234,16 +234,16 @@ mod tests {
 
     #[test]
     fn a_field_that_was_stored_around_the_webhook_counts_as_unset() {
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         for bad in ["0", "1.5h", "soon"] {
             queues.apply("a", &v1beta1::QueueSpec { max_duration: Some(bad.into()), ..Default::default() });
-            assert_eq!(queues.limits("a"), Some(Limits::default()), "{bad}");
+            assert_eq!(queues.limits("a"), Some(QueueLimits::default()), "{bad}");
         }
     }
 
     #[test]
     fn what_a_list_no_longer_has_is_forgotten() {
-        let mut queues = Queues::default();
+        let mut queues = FamilyQueues::default();
         applied(&mut queues, "a", json!({}));
         applied(&mut queues, "b", json!({}));
         assert_eq!(queues.others(&HashSet::from(["b".to_owned()])), ["a"]);

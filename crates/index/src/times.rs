@@ -5,7 +5,7 @@ use std::num::NonZeroI64;
 
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{Progress, progress},
+    gang::{PodProgress, progress},
     ready::Readiness,
 };
 use tenure_types::projection;
@@ -67,9 +67,9 @@ impl Scheduled {
 
     pub fn of(pod: &projection::Pod) -> Self {
         Self(match (progress(pod), pod.scheduled_at()) {
-            (Progress::Running, Some(at)) => at.0.as_millisecond(),
-            (Progress::Running, None) => Self::SOME_TIME,
-            (Progress::Waiting | Progress::Gone, _) => Self::NOT_YET,
+            (PodProgress::Running, Some(at)) => at.0.as_millisecond(),
+            (PodProgress::Running, None) => Self::SOME_TIME,
+            (PodProgress::Waiting | PodProgress::Gone, _) => Self::NOT_YET,
         })
     }
 

@@ -38,7 +38,7 @@ pub struct SeenRun {
 
 /// The version of the pods up to which all is counted, with its time by the API server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Position {
+struct UsagePosition {
     version: String,
     at: Timestamp,
 }
@@ -59,7 +59,7 @@ pub struct UsageLedger {
     gaps: u32,
     last_gap: Option<UsageGap>,
     /// None: there was no list yet.
-    position: Option<Position>,
+    position: Option<UsagePosition>,
     /// The list that is being read. None: there is none.
     relist: Option<Relist>,
     /// The number of changes that a record would show.
@@ -94,7 +94,7 @@ impl UsageLedger {
             ending: record::read(&notes).collect(),
             gaps,
             last_gap,
-            position: Some(Position { version: resource_version, at }),
+            position: Some(UsagePosition { version: resource_version, at }),
             ..Self::new(resources, since)
         }
     }
@@ -177,7 +177,7 @@ impl UsageLedger {
 
     /// Records that all changes up to a version were seen, as a bookmark of the watch says.
     pub fn advance(&mut self, version: String, at: Timestamp) {
-        self.position = Some(Position { version, at });
+        self.position = Some(UsagePosition { version, at });
     }
 
     /// Moves the position to the version of a change. The time of that version is at least that at
@@ -191,7 +191,7 @@ impl UsageLedger {
         let before = self.counted_until().unwrap_or(Timestamp::MIN);
         let stopped = seen.run.and_then(|run| run.stopped).unwrap_or(Timestamp::MIN);
         let at = at.change.max(stopped).max(before).min(at.now);
-        self.position = Some(Position { version: seen.version, at });
+        self.position = Some(UsagePosition { version: seen.version, at });
     }
 
     /// Keeps a run that goes on, or counts a run that has ended. `gone`: the pod was removed.

@@ -22,7 +22,7 @@ use tenure_index::{BatchCoverage, DueBatch, DuePod};
 use tenure_policy::{
     climb::Action,
     expiry::Scope,
-    judge::{Act, Case, Question, RunState, Task, judge},
+    judge::{Act, Case, MissingFact, RunState, Task, judge},
     kueue::{self, Lookup},
     naming::{PausedObject, describe},
     owners::PauseRule,
@@ -33,13 +33,15 @@ use tenure_types::{journal::JournalAct, paused::PausedRecord, projection::WholeO
 use tracing::warn;
 
 pub use conflicts::Conflicts;
-pub use failure::{Failure, LATE_AFTER};
+pub use failure::{ActionFailure, LATE_AFTER};
 pub use kept::{ExemptOwners, ListedExtensions};
 pub use told::events_of;
 
-use gather::Work;
+use gather::CaseWork;
 
-use crate::{api::WriteError, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit};
+use crate::{
+    api::UncertainWrite, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit,
+};
 
 /// Pauses owners, deletes pods and owners, and announces the end of runs.
 pub struct Pauser {
@@ -55,7 +57,7 @@ pub struct Pauser {
 }
 
 /// The act that was done, or the reason why none was, with the events to write about it.
-pub struct Done {
+pub struct ActResult {
     pub act: Act,
     pub events: Vec<EventRecord>,
     /// True if an owner further up has ended. The pods of the batch may then have different owners
@@ -75,7 +77,7 @@ struct PauseWrite {
 /// more.
 const MOST_SLICES: usize = 16;
 
-impl Done {
+impl ActResult {
     /// Returns an act without events.
     const fn silent(act: Act) -> Self {
         Self::new(act, Vec::new())
@@ -109,7 +111,7 @@ impl Done {
 impl Pauser {
     /// Acts on a batch, and returns what was done. An owner that other writers keep changing is
     /// read again a few times, but not for an eviction.
-    pub async fn act(&self, batch: &DueBatch) -> Result<Done, Failure> {
+    pub async fn act(&self, batch: &DueBatch) -> Result<ActResult, ActionFailure> {
         let mut work = self.begin(batch);
         let mut conflicts = Conflicts::default();
         loop {
@@ -123,14 +125,14 @@ impl Pauser {
                     conflicts.wait().await;
                     (work.case.answers.object, work.case.answers.is_still_there) = (None, None);
                 }
-                Err(Failure::NoField { owner, .. }) if work.case.answers.leave_out(&owner) => {}
+                Err(ActionFailure::NoField { owner, .. }) if work.case.answers.leave_out(&owner) => {}
                 Err(failure) if failure.is_gone() => {
                     return Ok(nothing("its owner is gone", BatchCoverage::All));
                 }
                 Ok(done) => {
                     let climbed = work.case.answers.climbed;
                     let is_below_ended = climbed.is_some_and(|climbed| climbed.ended.is_some());
-                    return Ok(Done { is_below_ended, ..done });
+                    return Ok(ActResult { is_below_ended, ..done });
                 }
                 failed => return failed,
             }
@@ -139,7 +141,7 @@ impl Pauser {
 
     /// Gathers the facts, waits for the write limit, judges again, and writes. A retry waits before
     /// it gathers.
-    async fn try_to_act(&self, work: &mut Work<'_>, is_retry: bool) -> Result<Done, Failure> {
+    async fn try_to_act(&self, work: &mut CaseWork<'_>, is_retry: bool) -> Result<ActResult, ActionFailure> {
         // another writer keeps changing the owner: as little as possible comes between its reading
         // and the write
         if is_retry {
@@ -150,27 +152,27 @@ impl Pauser {
             self.take_turn(work).await?;
         }
         if let Act::Forbidden(owner) = act {
-            return Err(Failure::ForbiddenOwner(owner));
+            return Err(ActionFailure::ForbiddenOwner(owner));
         }
         if !act.is_done() {
-            return Ok(Done::silent(act));
+            return Ok(ActResult::silent(act));
         }
         match self.judge_again(work, &act) {
             Act::Pause(owner, pause) => self.pause(work, &owner, &pause).await,
             Act::Command(owner, action) => {
                 self.command(work, &owner, &action).await?;
-                Ok(Done::silent(Act::PausedBefore))
+                Ok(ActResult::silent(Act::PausedBefore))
             }
             Act::DeletePod(deletion) => self.delete_pod(work, &deletion).await,
             Act::DeleteOwner(deletion) => self.delete_owner(work, &deletion).await,
             Act::Announce(notice) => self.announce(work, &notice).await,
-            act => Ok(Done::silent(act)),
+            act => Ok(ActResult::silent(act)),
         }
     }
 
     /// Judges a case right before a write, by the index and the clock of this moment. Returns the
     /// same act, `TooEarly` or `Extended`, or else `PutOff`.
-    fn judge_again(&self, work: &mut Work<'_>, act: &Act) -> Act {
+    fn judge_again(&self, work: &mut CaseWork<'_>, act: &Act) -> Act {
         self.refresh(work);
         match judge(&work.case, &work.state, self.handles.now()) {
             Ok(again) if again.is_same(act) => again,
@@ -181,7 +183,7 @@ impl Pauser {
 
     /// Waits until the write limit allows the end of a run, and lists the extensions: the watch may
     /// not have shown a grant yet. Does nothing for a notice.
-    async fn take_turn(&self, work: &mut Work<'_>) -> Result<(), Failure> {
+    async fn take_turn(&self, work: &mut CaseWork<'_>) -> Result<(), ActionFailure> {
         if work.batch.task.ends_run() {
             self.await_turn().await;
             work.granted = self.granted(work).await?;
@@ -199,16 +201,16 @@ impl Pauser {
     /// Pauses an owner by the first rule whose field the served schema has. Then sends the Command
     /// of the rule, and deactivates the further Workloads of the job.
     ///
-    /// Fails with [`Failure::NoField`] if the schema has none of the fields, with
-    /// [`Failure::Dropped`] if the returned object lacks the pause, with [`Failure::Pause`] if the
-    /// API server refuses the patch, and with [`Failure::Api`] if the API server doesn't answer at
+    /// Fails with [`ActionFailure::NoField`] if the schema has none of the fields, with
+    /// [`ActionFailure::Dropped`] if the returned object lacks the pause, with [`ActionFailure::Pause`] if the
+    /// API server refuses the patch, and with [`ActionFailure::Api`] if the API server doesn't answer at
     /// all.
     async fn pause(
         &self,
-        work: &mut Work<'_>,
+        work: &mut CaseWork<'_>,
         owner: &OwnerReference,
         pause: &Pause,
-    ) -> Result<Done, Failure> {
+    ) -> Result<ActResult, ActionFailure> {
         let Some(found) = work.found().cloned() else { return Ok(unread()) };
         let known = kueue::known(owner, &found.metadata);
         let ending = self.ending_below(work.batch.task, &known);
@@ -220,7 +222,7 @@ impl Pauser {
                 self.await_turn().await;
                 match self.judge_again(work, &Act::Pause(owner.clone(), Box::new(act))) {
                     Act::Pause(_, again) => act = *again,
-                    other => return Ok(Done::silent(other)),
+                    other => return Ok(ActResult::silent(other)),
                 }
             }
             let PauseWrite { record, noted, patch } = self.pause_of(&found, rule, first, &act);
@@ -232,13 +234,13 @@ impl Pauser {
                 written.map(|written| written.value)
             };
             match returned {
-                Err(WriteError { source: ApiError::UnknownField(_), .. }) => {}
-                Err(WriteError { source, answers: false }) => return Err(Failure::Api(source)),
-                Err(WriteError { source, .. }) => {
-                    return Err(Failure::Pause { owner: owner.clone(), source });
+                Err(UncertainWrite { source: ApiError::UnknownField(_), .. }) => {}
+                Err(UncertainWrite { source, answers: false }) => return Err(ActionFailure::Api(source)),
+                Err(UncertainWrite { source, .. }) => {
+                    return Err(ActionFailure::Pause { owner: owner.clone(), source });
                 }
                 Ok(returned) if !pause::took(OwnerObject(&returned), &record) => {
-                    return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
+                    return Err(ActionFailure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                 }
                 Ok(_) => {
                     ending.succeeded();
@@ -253,20 +255,25 @@ impl Pauser {
                     self.pause_slices(work, owner, rule, &act).await;
                     let mut events = events_of(&noted, &known);
                     self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
-                    return Ok(Done::new(Act::Pause(owner.clone(), Box::new(act)), events));
+                    return Ok(ActResult::new(Act::Pause(owner.clone(), Box::new(act)), events));
                 }
             }
         }
         let fields: Vec<&str> = config.table.rules(owner).map(|rule| rule.field.as_str()).collect();
-        Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
+        Err(ActionFailure::NoField { owner: owner.clone(), fields: fields.join(", ") })
     }
 
     /// Creates a Command of Volcano for an owner, as the owner was read. A dry run creates none.
-    async fn command(&self, work: &Work<'_>, owner: &OwnerReference, action: &str) -> Result<(), Failure> {
+    async fn command(
+        &self,
+        work: &CaseWork<'_>,
+        owner: &OwnerReference,
+        action: &str,
+    ) -> Result<(), ActionFailure> {
         let Some(found) = work.found().filter(|_| !self.handles.dry_run) else { return Ok(()) };
         let command = pause::command(OwnerObject(&found.value), action);
         let sent = self.handles.objects.command(&work.batch.first.namespace, &command).await;
-        sent.map_err(|source| Failure::Pause { owner: owner.clone(), source })
+        sent.map_err(|source| ActionFailure::Pause { owner: owner.clone(), source })
     }
 
     /// Builds the record, the act for the journal, and the patch of a pause by a rule.
@@ -283,7 +290,13 @@ impl Pauser {
     /// Deactivates the other Workloads of a job that Kueue runs in slices: Kueue would go on with
     /// the next slice. A Workload whose write fails is left for the next ceiling. The job is the
     /// owner of the pod, because a user may write any label on a Workload.
-    async fn pause_slices(&self, work: &Work<'_>, paused: &OwnerReference, rule: &PauseRule, act: &Pause) {
+    async fn pause_slices(
+        &self,
+        work: &CaseWork<'_>,
+        paused: &OwnerReference,
+        rule: &PauseRule,
+        act: &Pause,
+    ) {
         let Some(Action::Pause(job)) = work.case.answers.climbed.as_ref().map(|climbed| &climbed.action)
         else {
             return;
@@ -324,13 +337,13 @@ impl Pauser {
 }
 
 /// Returns that nothing is done, with the reason.
-const fn nothing(why: &'static str, coverage: BatchCoverage) -> Done {
-    Done::silent(Act::Leave(why, coverage))
+const fn nothing(why: &'static str, coverage: BatchCoverage) -> ActResult {
+    ActResult::silent(Act::Leave(why, coverage))
 }
 
 /// Returns that nothing is done for want of the object. A judgement asks for an object before it
 /// returns an act on it, so this is a fallback.
-const fn unread() -> Done {
+const fn unread() -> ActResult {
     nothing("it was not read", BatchCoverage::First)
 }
 

@@ -48,15 +48,15 @@ pub const FIELD_MANAGER: &str = KEEPER_MANAGER;
 
 /// The reason why a write isn't known to be done.
 #[derive(Debug)]
-pub struct WriteError {
+pub struct UncertainWrite {
     /// The failure of the write, or of the read that was to tell whether it was done.
     pub source: ApiError,
     /// False if the API server doesn't answer at all.
     pub answers: bool,
 }
 
-impl From<WriteError> for ApiError {
-    fn from(WriteError { source, .. }: WriteError) -> Self {
+impl From<UncertainWrite> for ApiError {
+    fn from(UncertainWrite { source, .. }: UncertainWrite) -> Self {
         source
     }
 }
@@ -66,7 +66,7 @@ impl From<WriteError> for ApiError {
 pub struct ObjectClient {
     client: Client,
     /// The resources of kinds by `apiVersion`, and by group for versions that aren't served.
-    kinds: Mutex<KindMap<kinds::Resource>>,
+    kinds: Mutex<KindMap<kinds::ScopedResource>>,
     /// The kinds that may not be read, in any version, and since when that is known.
     forbidden: Mutex<KindMap<Instant>>,
     /// The time at which the cluster was last found to have no Workloads of Kueue.
@@ -250,7 +250,7 @@ impl ObjectClient {
         owner: &OwnerReference,
         patch: &Value,
         is_done: impl Fn(&WholeObject) -> bool,
-    ) -> Result<WholeObject, WriteError> {
+    ) -> Result<WholeObject, UncertainWrite> {
         self.write_as(FIELD_MANAGER, namespace, owner, patch, is_done).await
     }
 
@@ -263,12 +263,12 @@ impl ObjectClient {
         owner: &OwnerReference,
         patch: &Value,
         is_done: impl Fn(&WholeObject) -> bool,
-    ) -> Result<WholeObject, WriteError> {
-        let failed = |source| WriteError { source, answers: true };
+    ) -> Result<WholeObject, UncertainWrite> {
+        let failed = |source| UncertainWrite { source, answers: true };
         match self.merge_as(manager, namespace, owner, patch).await {
             Err(error) if error.is_open() => {
                 let found = persist(async || self.get(namespace, owner).await).await;
-                let found = found.map_err(|source| WriteError { answers: !source.is_open(), source })?;
+                let found = found.map_err(|source| UncertainWrite { answers: !source.is_open(), source })?;
                 let is_same = found.metadata.uid.as_deref() == Some(&owner.uid);
                 if is_same && is_done(&found) { Ok(found) } else { Err(failed(error)) }
             }

@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kube::core::ApiResource;
 use parking_lot::Mutex;
-use tenure_index::{CeilingIndex, Settings};
+use tenure_index::{CeilingIndex, CeilingOptions};
 use tokio::sync::watch;
 
 use crate::outbox::EventOutbox;
@@ -29,7 +29,7 @@ pub struct ClusterState {
 
 impl ClusterState {
     /// Creates the state of a cluster without objects.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: CeilingOptions) -> Self {
         Self {
             index: Arc::new(Mutex::new(CeilingIndex::new(settings))),
             changed: Arc::default(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenure_index::{RetryAfter, Settings};
+use tenure_index::{CeilingOptions, RetryAfter};
 use tenure_policy::{config::Config, expiry::Scope};
 use tokio::sync::watch;
 use tracing::warn;
@@ -36,8 +36,8 @@ impl Current {
 
 /// Returns the settings of an index for a configuration. `scope` and `retry_after` come from flags:
 /// the index takes them at its creation alone.
-pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Settings {
-    Settings {
+pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> CeilingOptions {
+    CeilingOptions {
         scope,
         table: config.table.clone(),
         notice: config.notice,
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_goes_by_the_new_configuration() {
-        let cluster = ClusterState::new(Settings::default());
+        let cluster = ClusterState::new(CeilingOptions::default());
         let (configure, mut current) = Configure::new(Config::default(), cluster.clone());
         let mut changes = cluster.changes();
         configure.apply(Config::parse("expiryNotice: 1m").unwrap(), Timestamp::UNIX_EPOCH);

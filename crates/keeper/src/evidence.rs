@@ -14,7 +14,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work, WorkQueue},
+    work::{Lease, Work, WorkLoop, WorkQueue},
 };
 use tenure_types::keys;
 use tokio::time::sleep;
@@ -41,9 +41,9 @@ pub struct EvidenceWriter {
 
 /// A pod that lacks its evidence.
 #[derive(Debug)]
-struct Noting(MissingEvidence);
+struct PodWithoutEvidence(MissingEvidence);
 
-impl Work for Noting {
+impl Work for PodWithoutEvidence {
     type Key = Uid;
     type Rank = ();
 
@@ -67,18 +67,20 @@ impl EvidenceWriter {
     /// Looks for such pods every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
-        let look = || queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(Noting));
-        let note = async |lease: Lease<Noting>| {
+        let look = || {
+            queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(PodWithoutEvidence));
+        };
+        let note = async |lease: Lease<PodWithoutEvidence>| {
             let after = self.note(&lease).await;
             lease.again(after);
         };
-        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(look, async || sleep(BETWEEN_LOOKS).await, note).await;
     }
 
     /// Annotates a pod, and returns the time until the next try. If the write has worked, the index
     /// won't name the pod any more.
-    async fn note(&self, lease: &Lease<Noting>) -> Duration {
+    async fn note(&self, lease: &Lease<PodWithoutEvidence>) -> Duration {
         let MissingEvidence { uid, namespace, name, evidence } = &lease.work.0;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());

@@ -26,14 +26,14 @@ use tenure_policy::{
 use tenure_service::{
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, WorkQueue},
+    work::{Lease, WorkLoop, WorkQueue},
 };
 use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{Done, Failure, LATE_AFTER, Pauser},
+    action::{ActResult, ActionFailure, LATE_AFTER, Pauser},
     handles::Handles,
     metrics::{ExpiryResult, label},
     sleep,
@@ -114,7 +114,7 @@ impl ExpiryController {
                 () = sleep::towards(clock, next.get()) => {}
             }
         };
-        let run = Run { queue, gate: Some(gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue, gate: Some(gate), end: shutdown, drains: false };
         run.work(look, more, async |lease| self.handle(tasks, lease).await).await;
     }
 
@@ -126,7 +126,7 @@ impl ExpiryController {
         self.count_in_flight();
         let result = Box::pin(lease.watch(self.pauser.act(&batch))).await;
         let now = self.handles.now();
-        let served = result.as_ref().map_or_else(Failure::serves, Done::served);
+        let served = result.as_ref().map_or_else(ActionFailure::serves, ActResult::served);
         let is_late = now.duration_since(batch.first.deadline) >= LATE_AFTER;
         let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.act));
         // other pods of the key may be due
@@ -149,7 +149,7 @@ impl ExpiryController {
     }
 
     /// Logs and counts an act that failed.
-    fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {
+    fn fail(&self, group: &DueBatch, failure: &ActionFailure, is_late: bool) {
         let DuePod { family, queue, namespace, name: pod, attempts, .. } = &group.first;
         let error = with_causes(failure);
         let kind = failure.refused(is_late).filter(|_| group.task.ends_run());

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::{
     expiry::Family,
-    extension::{self, Decision, RequestedRun},
+    extension::{self, ExtensionDecision, RequestedRun},
     naming::reference,
     pause::EVENT_REPAIR,
 };
@@ -26,7 +26,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work},
+    work::{Lease, Work, WorkLoop},
 };
 use tenure_types::extension::{Extension, ExtensionState, ExtensionTarget};
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,8 @@ impl ExtensionController {
 
     /// Handles open extensions until `shutdown`, and counts the pending ones each second.
     async fn work(&self, shutdown: &CancellationToken) {
-        let run = Run { queue: &self.handles.extensions.queue, gate: None, end: shutdown, drains: false };
+        let run =
+            WorkLoop { queue: &self.handles.extensions.queue, gate: None, end: shutdown, drains: false };
         let count = || {
             let pending = self.handles.extensions.pending().try_into().unwrap_or(i64::MAX);
             self.handles.metrics.pending_extensions.set(pending);
@@ -108,25 +109,27 @@ impl ExtensionController {
         let now = self.handles.now();
         let deny = |why| json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why});
         let status = match decision {
-            Decision::Keep => return self.show_conditions(extension).await,
-            Decision::Await(_)
+            ExtensionDecision::Keep => return self.show_conditions(extension).await,
+            ExtensionDecision::Await(_)
                 if extension.status.is_none() && self.handles.extensions.has_too_many(extension) =>
             {
                 deny(format!(
                     "{MOST_PENDING} other requests for this workload wait for approval: no more may"
                 ))
             }
-            Decision::Await(message) => json!({"state": "Pending", "message": message}),
-            Decision::Grant(_) => return self.grant(extension, &run).await,
-            Decision::Deny(why) => deny(why),
-            Decision::End if state == ExtensionState::Granted => {
+            ExtensionDecision::Await(message) => json!({"state": "Pending", "message": message}),
+            ExtensionDecision::Grant(_) => return self.grant(extension, &run).await,
+            ExtensionDecision::Deny(why) => deny(why),
+            ExtensionDecision::End if state == ExtensionState::Granted => {
                 let mut used = extension.clone();
                 used.status.get_or_insert_default().state = Some(ExtensionState::Used);
                 // nothing would show later that this event is missing
                 self.handles.events.tell_first(Vec::new(), self.event(&used).into_iter().collect()).await;
                 json!({"state": "Used"})
             }
-            Decision::End => json!({"state": "Expired", "by": KEEPER, "at": at(now), "message": message}),
+            ExtensionDecision::End => {
+                json!({"state": "Expired", "by": KEEPER, "at": at(now), "message": message})
+            }
         };
         self.write(extension, &status).await
     }
@@ -136,7 +139,7 @@ impl ExtensionController {
     async fn grant(&self, extension: &Extension, run: &RequestedRun) -> Result<(), ApiError> {
         let Some(_turn) = self.handles.extensions.take_turn(extension) else { return Ok(()) };
         let is_granted =
-            || matches!(extension::decide(extension, &self.run_of(extension)), Decision::Grant(_));
+            || matches!(extension::decide(extension, &self.run_of(extension)), ExtensionDecision::Grant(_));
         if !self.is_up_to_date(run).await? || !is_granted() {
             return Ok(());
         }
@@ -158,7 +161,7 @@ impl ExtensionController {
         &self,
         extension: &Extension,
         run: &RequestedRun,
-    ) -> Result<(Decision, String), ApiError> {
+    ) -> Result<(ExtensionDecision, String), ApiError> {
         let mut run = run.clone();
         let owner = owner(&extension.spec.target);
         let target = reference(&owner, extension.metadata.namespace.as_deref());
@@ -166,7 +169,7 @@ impl ExtensionController {
         let is_pending = extension.state() == ExtensionState::Pending;
         let is_pod = owner.api_version == "v1" && owner.kind == "Pod";
         if is_pending && !is_pod && !self.handles.config.get().table.knows(&owner) {
-            return Ok((Decision::Deny(extension::not_paused(&owner.kind)), message));
+            return Ok((ExtensionDecision::Deny(extension::not_paused(&owner.kind)), message));
         }
         if run == RequestedRun::Unknown || self.handles.extensions.is_unverified(extension) {
             match self.target(extension).await? {
@@ -177,11 +180,11 @@ impl ExtensionController {
                 TargetState::Stopped if run == RequestedRun::Unknown => run = RequestedRun::Over,
                 TargetState::Live if run == RequestedRun::Unknown && is_pending => {
                     self.handles.extensions.verified(extension);
-                    return Ok((Decision::Await(NO_POD.into()), message));
+                    return Ok((ExtensionDecision::Await(NO_POD.into()), message));
                 }
                 TargetState::Stopped | TargetState::Live => self.handles.extensions.verified(extension),
                 TargetState::Unreadable if run == RequestedRun::Unknown && is_pending => {
-                    return Ok((Decision::Await(UNREADABLE.into()), message));
+                    return Ok((ExtensionDecision::Await(UNREADABLE.into()), message));
                 }
                 TargetState::Unreadable => {}
             }

@@ -12,7 +12,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Limits, Run, Spread, Work, WorkQueue},
+    work::{Lease, Spread, Work, WorkLimits, WorkLoop, WorkQueue},
 };
 use tenure_types::wait::Wait;
 use tokio::time::sleep;
@@ -41,9 +41,9 @@ pub struct FloorMarks {
 
 /// A pod whose marks are to change.
 #[derive(Debug)]
-struct Marking(StaleMarks);
+struct PodWithStaleMarks(StaleMarks);
 
-impl Work for Marking {
+impl Work for PodWithStaleMarks {
     type Key = Uid;
     type Rank = ();
 
@@ -68,14 +68,15 @@ impl FloorMarks {
     /// no pod has any, waits for another configuration.
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, config, gate, .. } = &*self.handles;
-        let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
+        let queue =
+            WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
         let (mut changes, is_idle) = (config.clone(), Cell::new(false));
         let look = || {
             let config = config.get();
             let floors = config.floor_on_pods.then_some(&config.floors);
             let stale = cluster.with(|index| index.stale_marks(floors, self.handles.now()));
             is_idle.set(floors.is_none() && stale.is_empty());
-            queue.replace(stale.into_iter().map(Marking));
+            queue.replace(stale.into_iter().map(PodWithStaleMarks));
         };
         let more = async || {
             if is_idle.get() {
@@ -84,13 +85,13 @@ impl FloorMarks {
                 sleep(BETWEEN_LOOKS).await;
             }
         };
-        let run = Run { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
         run.work(look, more, async |lease| self.mark(lease).await).await;
     }
 
     /// Changes the marks of one pod, and logs a failure: as a warning only the first of a
     /// namespace.
-    async fn mark(&self, lease: Lease<Marking>) {
+    async fn mark(&self, lease: Lease<PodWithStaleMarks>) {
         let StaleMarks { namespace, name, .. } = &lease.work.0;
         match self.try_to_mark(&lease).await {
             Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading) => {
@@ -111,7 +112,7 @@ impl FloorMarks {
 
     /// Changes the marks of a pod. Does nothing if another pod has its name, if the marks are right
     /// by now, or if the watches aren't fresh.
-    async fn try_to_mark(&self, lease: &Lease<Marking>) -> Result<(), ApiError> {
+    async fn try_to_mark(&self, lease: &Lease<PodWithStaleMarks>) -> Result<(), ApiError> {
         let StaleMarks { uid, namespace, name, is_protected } = &lease.work.0;
         let (objects, pod) = (&self.handles.objects, refer("v1", "Pod", name, &uid.text()));
         let found = if_found(lease.watch(objects.get(namespace, &pod)).await)?;

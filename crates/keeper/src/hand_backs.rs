@@ -16,7 +16,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work, WorkQueue},
+    work::{Lease, Work, WorkLoop, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,7 @@ impl HandBackController {
             sleep(BETWEEN_LOOKS).await;
             changes.next().await;
         };
-        let run = Run { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
         run.work(look, more, async |lease| self.handle(lease).await).await;
     }
 

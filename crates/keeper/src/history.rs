@@ -18,7 +18,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work, WorkQueue},
+    work::{Lease, Work, WorkLoop, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -43,9 +43,9 @@ pub struct PausedHistory {
 
 /// A paused Job that is to be deleted.
 #[derive(Debug)]
-struct Surplus(Paused);
+struct SurplusJob(Paused);
 
-impl Work for Surplus {
+impl Work for SurplusJob {
     type Key = Uid;
     type Rank = ();
 
@@ -69,12 +69,12 @@ impl PausedHistory {
     /// Looks for surplus Jobs every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
-        let look = || queue.replace(self.surplus().into_iter().map(Surplus));
-        let delete = async |lease: Lease<Surplus>| {
+        let look = || queue.replace(self.surplus().into_iter().map(SurplusJob));
+        let delete = async |lease: Lease<SurplusJob>| {
             let after = self.delete(&lease).await;
             lease.again(after);
         };
-        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(look, async || sleep(BETWEEN_LOOKS).await, delete).await;
     }
 
@@ -91,7 +91,7 @@ impl PausedHistory {
 
     /// Deletes a Job, and returns the time until the next try. If the deletion has worked, the
     /// index won't name the Job any more.
-    async fn delete(&self, lease: &Lease<Surplus>) -> Duration {
+    async fn delete(&self, lease: &Lease<SurplusJob>) -> Duration {
         let Paused { namespace, name, .. } = &lease.work.0;
         match self.try_to_delete(lease).await {
             Ok(Some((cron_job, job))) => {
@@ -123,7 +123,7 @@ impl PausedHistory {
     /// None: the Job isn't to be deleted any more, or the watches aren't fresh.
     async fn try_to_delete(
         &self,
-        lease: &Lease<Surplus>,
+        lease: &Lease<SurplusJob>,
     ) -> Result<Option<(OwnerReference, ObjectReference)>, ApiError> {
         let Paused { namespace, name, uid, source, .. } = &lease.work.0;
         let Handles { objects, cluster, config, gate, .. } = &*self.handles;

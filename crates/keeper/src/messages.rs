@@ -38,13 +38,13 @@ pub struct Messages {
     /// The time from which on this keeper leads. None: another keeper leads.
     leads_since: Arc<Mutex<Option<Timestamp>>>,
     /// The acts whose messages were added.
-    told: Arc<Mutex<ToldIds>>,
+    told: Arc<Mutex<RecentActIds>>,
 }
 
 /// The acts whose messages were added of late, by hashes of their ids: the event of an act may be
 /// tried several times.
 #[derive(Debug, Default)]
-struct ToldIds {
+struct RecentActIds {
     hasher: RandomState,
     /// The latest acts, up to `REMEMBERED`.
     known: HashSet<u64>,
@@ -122,11 +122,11 @@ impl Messages {
         for queue in std::mem::take(&mut *self.queues.lock()).values() {
             queue.drop_all(why);
         }
-        *self.told.lock() = ToldIds::default();
+        *self.told.lock() = RecentActIds::default();
     }
 }
 
-impl ToldIds {
+impl RecentActIds {
     /// True the first time, as far as ids are remembered.
     fn is_new(&mut self, id: &str) -> bool {
         let id = self.hasher.hash_one(id);

@@ -1,6 +1,6 @@
 //! The metrics of the keeper.
 //!
-//! Controllers count in [`Metrics`], and [`State`] computes the rest when the metrics are read. The
+//! Controllers count in [`Metrics`], and [`MetricsSources`] computes the rest when the metrics are read. The
 //! page `docs/metrics.md` lists all of them. Counters of a queue go with the queue.
 
 mod counters;
@@ -18,12 +18,12 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use tenure_policy::queue_status::Workloads;
+use tenure_policy::queue_status::WorkloadCounts;
 use tenure_service::metrics::{registered, seconds};
 
 pub use counters::Counters;
 pub use results::{EventResult, ExpiryResult, MessageResult, StampResult, StatusResult, label};
-pub use state::State;
+pub use state::MetricsSources;
 
 /// The time before the end of a run from which on its pod counts as expiring soon.
 const SOON: SignedDuration = SignedDuration::from_hours(1);
@@ -63,7 +63,7 @@ pub struct Metrics {
     /// The events that wait to be written.
     pub waiting_events: Arc<AtomicUsize>,
     /// The workloads of each queue, as they were last counted. Empty: another keeper leads.
-    pub workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
+    pub workloads: Arc<Mutex<Vec<(String, WorkloadCounts)>>>,
 }
 
 /// Counters by queue, which go with their queue.
@@ -206,7 +206,7 @@ mod tests {
     use kube::{Client, client::Body};
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
-    use tenure_index::{Settings, UsageLedger};
+    use tenure_index::{CeilingOptions, UsageLedger};
     use tenure_policy::{
         expiry::Family,
         queue_status::QueueReport,
@@ -218,8 +218,8 @@ mod tests {
     use tenure_types::{extension::ExtensionState, tensorstack::v1beta1};
 
     use super::{
-        EventResult, ExpiryResult, MessageResult, Metrics, Registry, StampResult, State, StatusResult,
-        Workloads, label,
+        EventResult, ExpiryResult, MessageResult, Metrics, MetricsSources, Registry, StampResult,
+        StatusResult, WorkloadCounts, label,
     };
     use crate::cluster::ClusterState;
     use crate::ledger::UsageBook;
@@ -315,7 +315,7 @@ mod tests {
 
     async fn register(registry: &mut Registry, cluster: &ClusterState, metrics: &Metrics, usage: UsageBook) {
         let (cluster, metrics, lead) = (cluster.clone(), metrics.clone(), Leadership::always());
-        let state = State { cluster, clock: clock().await, lead, metrics, usage };
+        let state = MetricsSources { cluster, clock: clock().await, lead, metrics, usage };
         registry.register_collector(Box::new(state));
     }
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn gauges_show_the_cluster_as_it_is() {
-        let cluster = ClusterState::new(Settings::default());
+        let cluster = ClusterState::new(CeilingOptions::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
         register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
@@ -397,13 +397,13 @@ mod tests {
     }
 
     fn report(running: u32) -> QueueReport {
-        let workloads = Workloads { running, protected: 1, paused: 2, requeueing: 3 };
+        let workloads = WorkloadCounts { running, protected: 1, paused: 2, requeueing: 3 };
         QueueReport { workloads, ..QueueReport::default() }
     }
 
     #[tokio::test(start_paused = true)]
     async fn workloads_are_those_of_the_last_count_while_this_keeper_leads() {
-        let cluster = ClusterState::new(Settings::default());
+        let cluster = ClusterState::new(CeilingOptions::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
         register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
@@ -436,7 +436,7 @@ mod tests {
         let registered = format!("{registry:?}").matches("Descriptor {").count();
         assert_eq!(text.matches("# TYPE ").count(), registered);
 
-        let cluster = ClusterState::new(Settings::default());
+        let cluster = ClusterState::new(CeilingOptions::default());
         cluster.with(|index| {
             let queue = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
             index.apply_queue("demo", &queue);

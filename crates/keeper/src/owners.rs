@@ -13,7 +13,7 @@ use tenure_policy::{kueue, owners::OwnerTable, pause};
 use tenure_service::{
     clock::ServerClock,
     readiness::ProcessReadiness,
-    served::{Kinds, Served},
+    served::{Kinds, ServedApiGroups},
     watch::{Store, follow_while_served},
 };
 use tenure_types::projection::{Owner, controller};
@@ -67,13 +67,13 @@ pub struct Owners {
     cluster: ClusterState,
     clock: ServerClock,
     config: Current,
-    kinds: Numbered,
+    kinds: NumberedKinds,
 }
 
 impl Owners {
     /// Begins with the kinds of the present configuration.
     pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
-        let mut kinds = Numbered::default();
+        let mut kinds = NumberedKinds::default();
         kinds.update(&config.get().table);
         Self { client, cluster, clock, config, kinds }
     }
@@ -94,7 +94,7 @@ impl Kinds for Owners {
         self.kinds.groups()
     }
 
-    fn served(&self, served: &Served) -> Vec<(u16, ApiResource)> {
+    fn served(&self, served: &ServedApiGroups) -> Vec<(u16, ApiResource)> {
         let of = |(number, (group, kind)): (&u16, &GroupKind)| {
             let (resource, _) = of_kind(served.get(group)?, kind)?;
             Some((*number, resource))
@@ -138,7 +138,7 @@ impl Kinds for Owners {
 /// The kinds that are looked for. A kind keeps its number when it is no longer looked for, so that
 /// no other kind ever takes its place.
 #[derive(Debug, Default)]
-struct Numbered {
+struct NumberedKinds {
     /// The numbers of all kinds so far.
     numbers: HashMap<GroupKind, u16>,
     /// The kinds that are looked for now.
@@ -148,7 +148,7 @@ struct Numbered {
 /// The API group and the kind.
 type GroupKind = (String, String);
 
-impl Numbered {
+impl NumberedKinds {
     /// Replaces the kinds by those of a table.
     fn update(&mut self, table: &OwnerTable) {
         let Self { numbers, now } = self;
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    fn updated(kinds: &mut Numbered, rows: &[&str]) -> BTreeMap<String, u16> {
+    fn updated(kinds: &mut NumberedKinds, rows: &[&str]) -> BTreeMap<String, u16> {
         let row = |kind: &&str| format!("- {{group: example.com, kind: {kind}, path: spec.x, value: 0}}\n");
         let text: String = std::iter::once("owners:\n".into()).chain(rows.iter().map(row)).collect();
         kinds.update(&Config::parse(&text).unwrap().table);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_kind_keeps_its_number_and_no_other_ever_has_it() {
-        let mut kinds = Numbered::default();
+        let mut kinds = NumberedKinds::default();
         let first = updated(&mut kinds, &["A", "B"]);
         assert!(kinds.groups().contains("example.com") && kinds.now.contains_key(&first["A"]));
         let second = updated(&mut kinds, &["C", "B"]);

@@ -15,7 +15,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Limits, Run, Spread, Work, WorkQueue},
+    work::{Lease, Spread, Work, WorkLimits, WorkLoop, WorkQueue},
 };
 use tenure_types::{keys, wait::Wait};
 use tokio::time::{sleep, timeout};
@@ -24,8 +24,8 @@ use tracing::{debug, warn};
 
 use crate::{api::refer, handles::Handles};
 
+pub use told::NotifiedWorkloads;
 use told::PodToShow;
-pub use told::ToldWorkloads;
 
 /// The longest time until a look finds pods that were created later.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -80,13 +80,14 @@ impl PodNotices {
 
     /// Looks for pods that don't show the end, until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
-        let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
+        let queue =
+            WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
         let more = async || {
             sleep(CROWD).await;
             // an error means that no end was announced
             let _ = timeout(BETWEEN_LOOKS, self.handles.told.changed.notified()).await;
         };
-        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(|| self.look(&queue), more, async |lease| self.handle(lease).await).await;
     }
 

@@ -8,7 +8,7 @@ mod attempt;
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use tenure_index::{DueReturn, Turn, Uid};
+use tenure_index::{DueReturn, ReturnRank, Uid};
 use tenure_policy::{
     naming::describe,
     pause::{self, Return},
@@ -18,7 +18,7 @@ use tenure_policy::{
 use tenure_service::{
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work, WorkQueue},
+    work::{Lease, Work, WorkLoop, WorkQueue},
 };
 use tenure_types::{journal::JournalAct, wait::Wait};
 use tokio::time::Instant;
@@ -52,12 +52,12 @@ const TOLD_REFUSAL: u32 = 2;
 
 /// An owner that is due to come back.
 #[derive(Debug)]
-struct Returning(DueReturn);
+struct ReturningOwner(DueReturn);
 
 /// Owners of a queue come back in their order over all its namespaces, one after the other.
-impl Work for Returning {
+impl Work for ReturningOwner {
     type Key = Uid;
-    type Rank = Turn;
+    type Rank = ReturnRank;
 
     fn key(&self) -> Uid {
         Uid::of(&self.0.paused.uid)
@@ -67,7 +67,7 @@ impl Work for Returning {
         &self.0.paused.namespace
     }
 
-    fn rank(&self) -> Turn {
+    fn rank(&self) -> ReturnRank {
         self.0.turn.clone()
     }
 
@@ -108,7 +108,7 @@ impl Requeuer {
                 next.set(index.next_return(now));
                 due
             });
-            queue.replace(due.into_iter().map(Returning));
+            queue.replace(due.into_iter().map(ReturningOwner));
             rest.set(BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };
         let more = async || {
@@ -118,12 +118,12 @@ impl Requeuer {
                 () = sleep::towards(clock, next.get()) => {}
             }
         };
-        let run = Run { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
         run.work(look, more, async |lease| self.bring_back(lease).await).await;
     }
 
     /// Resumes an owner, logs and counts the result, and has the events written.
-    async fn bring_back(&self, lease: Lease<Returning>) {
+    async fn bring_back(&self, lease: Lease<ReturningOwner>) {
         let Handles { cluster, metrics, events, .. } = &*self.handles;
         let paused = &lease.work.0.paused;
         let Some(resource) = cluster.kind(paused.source) else { return lease.again(RETRY) };

@@ -41,9 +41,9 @@ use crate::{
     ledger::UsageBook,
     limit::write_limit,
     messages::Messages,
-    metrics::{Metrics, State},
+    metrics::{Metrics, MetricsSources},
     owners::Owners,
-    pod_notices::ToldWorkloads,
+    pod_notices::NotifiedWorkloads,
     queues::QueueReader,
     status::Statuses,
     stores::{GroupStore, watches},
@@ -79,7 +79,7 @@ impl Args {
         let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
         let Handles { clock, metrics, usage, .. } = &*handles;
         let (clock, metrics, usage) = (clock.clone(), metrics.clone(), usage.clone());
-        registry.register_collector(Box::new(State {
+        registry.register_collector(Box::new(MetricsSources {
             cluster: cluster.clone(),
             clock,
             lead,
@@ -153,7 +153,7 @@ impl Args {
             events,
             messages,
             usage: UsageBook::default(),
-            told: ToldWorkloads::default(),
+            told: NotifiedWorkloads::default(),
             announcements: write_limit(self.writes_per_second, self.burst),
             longest_termination: self.max_termination_grace,
             writes_per_second: self.writes_per_second,

@@ -8,13 +8,13 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::json;
-use tenure_index::{GroupKey, Stamped, Stamping};
+use tenure_index::{GroupKey, PendingStamp, Stamped};
 use tenure_policy::start;
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Limits, Run, Work, WorkQueue},
+    work::{Lease, Work, WorkLimits, WorkLoop, WorkQueue},
 };
 use tenure_types::{keys, podgroup::PodGroupKind, wait::Wait};
 use thiserror::Error;
@@ -49,7 +49,7 @@ pub struct Stamps {
 
 /// A stamp that was to be written when its group was last looked at.
 #[derive(Debug)]
-struct GroupStamp(Stamping);
+struct GroupStamp(PendingStamp);
 
 impl Work for GroupStamp {
     type Key = GroupKey;
@@ -79,7 +79,7 @@ enum StampError {
 impl Stamps {
     /// Creates the controller with an empty queue and a write limit of its own.
     pub fn new(handles: Arc<Handles>) -> Self {
-        let queue = WorkQueue::new(Limits { retry: RETRY, ..Limits::default() });
+        let queue = WorkQueue::new(WorkLimits { retry: RETRY, ..WorkLimits::default() });
         Self { limit: handles.limit(), handles, queue, refused: Mutex::default() }
     }
 
@@ -99,7 +99,7 @@ impl Stamps {
                 () = changes.next() => {}
             }
         };
-        let run = Run { queue: &self.queue, gate: None, end: shutdown, drains: false };
+        let run = WorkLoop { queue: &self.queue, gate: None, end: shutdown, drains: false };
         run.work(|| self.look(), more, async |lease| self.stamp(lease).await).await;
     }
 
@@ -135,8 +135,8 @@ impl Stamps {
     }
 
     /// Writes a stamp, and returns the `resourceVersion` of the group after it.
-    async fn write(&self, stamping: &Stamping) -> Result<String, StampError> {
-        let Stamping { group, uid, resource_version, start, .. } = stamping;
+    async fn write(&self, stamping: &PendingStamp) -> Result<String, StampError> {
+        let PendingStamp { group, uid, resource_version, start, .. } = stamping;
         let patch = json!({"metadata": {
             "uid": uid,
             "resourceVersion": resource_version,
@@ -151,7 +151,7 @@ impl Stamps {
     }
 
     /// Logs and counts the result of a write, takes it into the index, and ends the lease.
-    fn end(&self, lease: Lease<GroupStamp>, stamping: &Stamping, result: Result<String, StampError>) {
+    fn end(&self, lease: Lease<GroupStamp>, stamping: &PendingStamp, result: Result<String, StampError>) {
         let (namespace, group, start) = (&stamping.group.namespace, describe(stamping), stamping.start);
         match result {
             Ok(version) => {
@@ -183,7 +183,7 @@ impl Stamps {
 
     /// Logs a failed write. A failure that an administrator must remedy is logged once for each
     /// kind, and only if it lasts.
-    fn complain(&self, stamping: &Stamping, error: &StampError, has_failed_before: bool) {
+    fn complain(&self, stamping: &PendingStamp, error: &StampError, has_failed_before: bool) {
         let (namespace, group) = (&stamping.group.namespace, describe(stamping));
         let text = with_causes(error);
         let remedy = match error {
@@ -206,14 +206,14 @@ impl Stamps {
         }
     }
 
-    fn count(&self, stamping: &Stamping, result: StampResult) {
+    fn count(&self, stamping: &PendingStamp, result: StampResult) {
         self.handles.metrics.stamps.inc([stamping.group.kind.group(), &label(result)]);
     }
 }
 
 /// Returns the reference by which an object that the `PodGroup` owned would name it. Any served
 /// version will do.
-fn reference(stamping: &Stamping) -> OwnerReference {
+fn reference(stamping: &PendingStamp) -> OwnerReference {
     let kind = stamping.group.kind;
     let version = kind.versions().first().copied().unwrap_or_default();
     let api_version = format!("{}/{version}", kind.group());
@@ -221,7 +221,7 @@ fn reference(stamping: &Stamping) -> OwnerReference {
 }
 
 /// Returns the name of a group for people: `test (scheduling.run.ai)`.
-fn describe(stamping: &Stamping) -> String {
+fn describe(stamping: &PendingStamp) -> String {
     format!("{} ({})", stamping.group.name, stamping.group.kind.group())
 }
 

@@ -1,6 +1,6 @@
 //! Reports the workloads of each queue of the run.ai family in its status.
 //!
-//! `Args::write` runs the [`Reporter`] while this keeper leads. The reports are counted again after
+//! `Args::write` runs the [`StatusController`] while this keeper leads. The reports are counted again after
 //! changes, at a limited rate, and compared with the statuses that the watch shows: so nothing is
 //! written twice, and a field that another writer removes is restored.
 
@@ -15,7 +15,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Limits, Run, WorkQueue},
+    work::{Lease, WorkLimits, WorkLoop, WorkQueue},
 };
 use tenure_types::{projection::ObservedStatus, runai::QueueVersion};
 use tokio::time::{Instant, sleep_until};
@@ -29,7 +29,7 @@ use crate::{
     sleep,
 };
 use known::{StaleStatus, Write};
-use write::WriteError;
+use write::StatusWriteError;
 
 pub use known::Statuses;
 
@@ -51,7 +51,7 @@ pub const WRITES_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
 pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 
 /// The controller of statuses.
-pub struct Reporter {
+pub struct StatusController {
     pub handles: Arc<Handles>,
     /// The version in which queues are read, and therefore written.
     pub version: QueueVersion,
@@ -70,7 +70,7 @@ pub enum Complaint {
     Schema,
 }
 
-impl Reporter {
+impl StatusController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes the writes that are in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || self.handles.metrics.workloads.lock().clear();
@@ -80,7 +80,7 @@ impl Reporter {
     /// Counts and writes until `shutdown`. Counts again after changes of the index, and when a
     /// count is no longer right by the clock.
     async fn work(&self, shutdown: &CancellationToken) {
-        let queue = WorkQueue::new(Limits { at_once: AT_ONCE, ..Limits::default() });
+        let queue = WorkQueue::new(WorkLimits { at_once: AT_ONCE, ..WorkLimits::default() });
         let Handles { cluster, config, .. } = &*self.handles;
         let mut changes = cluster.changes();
         let (next, until) = (Cell::new(Instant::now()), Cell::new(None));
@@ -101,7 +101,7 @@ impl Reporter {
                 () = self.reach(until.get()) => {}
             }
         };
-        let run = Run { queue: &queue, gate: None, end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: None, end: shutdown, drains: false };
         run.work(look, more, async |lease| self.write(&queue, lease).await).await;
     }
 
@@ -117,7 +117,7 @@ impl Reporter {
     async fn write(&self, queue: &WorkQueue<StaleStatus>, lease: Lease<StaleStatus>) {
         let Some(write) = self.handles.statuses.write(&lease.work) else { return lease.done() };
         let result = self.put(&write).await;
-        if matches!(result, Err(WriteError::Api(ApiError::NotLeading))) {
+        if matches!(result, Err(StatusWriteError::Api(ApiError::NotLeading))) {
             return lease.again(BETWEEN_LOOKS);
         }
         self.handles.metrics.statuses.inc([&label(self.told(&write, &result))]);
@@ -135,7 +135,7 @@ impl Reporter {
     }
 
     /// Logs the result of a write, and returns it as it is counted.
-    fn told(&self, write: &Write, result: &Result<ObservedStatus, WriteError>) -> StatusResult {
+    fn told(&self, write: &Write, result: &Result<ObservedStatus, StatusWriteError>) -> StatusResult {
         let queue = &write.name;
         match result {
             Ok(status) => {
@@ -144,7 +144,7 @@ impl Reporter {
                 debug!(%queue, child_queues_left_alone = left, "Wrote the status");
                 if left { StatusResult::ChildrenLeft } else { StatusResult::Written }
             }
-            Err(WriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
+            Err(StatusWriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
                 // if the queue is gone, the watch shows that; an API server whose definitions are
                 // replaced answers so for a moment
                 debug!(%queue, "Gone, or changed too fast, when its status was to be written");
@@ -159,11 +159,11 @@ impl Reporter {
 
     /// Logs a failed write. A problem that concerns all queues is logged once until a write
     /// succeeds.
-    fn complain(&self, write: &Write, error: &WriteError) {
+    fn complain(&self, write: &Write, error: &StatusWriteError) {
         let (queue, why) = (&write.name, with_causes(error));
         let is_new = |complaint| self.complaints.lock().insert(complaint);
         match error {
-            WriteError::Api(ApiError::Forbidden(_)) => {
+            StatusWriteError::Api(ApiError::Forbidden(_)) => {
                 let is_v2 = self.version == QueueVersion::V2;
                 let resource = if is_v2 { "queues" } else { "queues/status" };
                 if is_new(Complaint::Forbidden) {
@@ -173,7 +173,7 @@ impl Reporter {
                     );
                 }
             }
-            WriteError::Dropped | WriteError::Api(ApiError::UnknownField(_)) => {
+            StatusWriteError::Dropped | StatusWriteError::Api(ApiError::UnknownField(_)) => {
                 if is_new(Complaint::Schema) {
                     error!(
                         %queue, error = why,
@@ -181,7 +181,9 @@ impl Reporter {
                     );
                 }
             }
-            WriteError::Api(_) => warn!(%queue, error = why, "Failed to write the status: will try again"),
+            StatusWriteError::Api(_) => {
+                warn!(%queue, error = why, "Failed to write the status: will try again");
+            }
         }
     }
 }

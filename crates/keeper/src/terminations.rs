@@ -12,7 +12,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work, WorkQueue},
+    work::{Lease, Work, WorkLoop, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,7 @@ impl Terminations {
             // the index doesn't name a shortened pod any more by then
             lease.again(BETWEEN_LOOKS);
         };
-        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(look, async || sleep(BETWEEN_LOOKS).await, shorten).await;
     }
 

@@ -11,7 +11,7 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tenure_index::Settings;
+use tenure_index::CeilingOptions;
 use tenure_policy::config::Config;
 use tenure_service::{
     clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit,
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::{
     api::ObjectClient, cluster::ClusterState, config::Configure, events::EventQueue,
     extensions::OpenExtensions, gate::FreshnessGate, handles::Handles, ledger::UsageBook, messages::Messages,
-    metrics::Metrics, pod_notices::ToldWorkloads, queues::QueueReader, status::Statuses,
+    metrics::Metrics, pod_notices::NotifiedWorkloads, queues::QueueReader, status::Statuses,
 };
 
 /// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
@@ -145,7 +145,7 @@ pub struct Keeper {
 
 /// Creates the handles of a keeper that leads.
 pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
-    let cluster = ClusterState::new(Settings::default());
+    let cluster = ClusterState::new(CeilingOptions::default());
     let (_, config) = Configure::new(config, cluster.clone());
     let metrics = Metrics::register(&mut Registry::default());
     let messages = Messages::new(config.clone(), clock.clone(), metrics.clone());
@@ -168,7 +168,7 @@ pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
         config,
         metrics,
         usage: UsageBook::default(),
-        told: ToldWorkloads::default(),
+        told: NotifiedWorkloads::default(),
         announcements: write_limit(many, many),
         longest_termination: SignedDuration::from_hours(1),
         writes_per_second: many,

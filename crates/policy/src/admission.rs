@@ -23,7 +23,7 @@ use tenure_types::{
 use crate::{
     field::FieldError,
     floor::Floors,
-    inheritance::{Broken, Effective, Inheritance},
+    inheritance::{BrokenAncestry, EffectiveValues, Inheritance},
     queue::{self, RunaiQueue, TensorstackQueue},
     tree::{self, Inherited},
 };
@@ -107,14 +107,14 @@ impl RunaiSubject {
         let (mut errors, mut warnings, mut missing_parent) = (errors.clone(), Vec::new(), None);
         match queues.above(name, queue) {
             Ok(above) => warnings.extend(runai_warnings(*version, name, queue, &above, queues.floors)),
-            Err(Broken::Missing(parent)) => {
+            Err(BrokenAncestry::Missing(parent)) => {
                 warnings.push(missing(parent));
                 missing_parent = Some(parent.to_owned());
             }
-            Err(Broken::CycleAbove(parent)) => warnings.push(format!(
+            Err(BrokenAncestry::CycleAbove(parent)) => warnings.push(format!(
                 "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no ceiling and only the default floors apply here until it is broken"
             )),
-            Err(Broken::Cycle(chain)) => {
+            Err(BrokenAncestry::Cycle(chain)) => {
                 let parent = queue.parent.as_deref().unwrap_or_default();
                 errors.push(FieldError::invalid("spec.parentQueue", parent, cycle_detail(name, &chain)));
             }
@@ -189,7 +189,7 @@ fn runai_warnings(
     version: QueueVersion,
     name: &str,
     queue: &RunaiQueue,
-    above: &Effective<'_>,
+    above: &EffectiveValues<'_>,
     floors: &Floors,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -237,7 +237,7 @@ fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDuratio
 fn floor_warnings(
     ceiling_path: &str,
     name: &str,
-    effective: &Effective<'_>,
+    effective: &EffectiveValues<'_>,
     (of, ceiling): (&str, ExtendedDuration),
     floors: &Floors,
 ) -> Vec<String> {

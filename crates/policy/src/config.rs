@@ -21,11 +21,11 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use crate::{
-    delegation::Bounds,
+    delegation::DelegationBounds,
     expiry::{GraceOnChange, PerFamily},
     floor::Floors,
     guard::Guarded,
-    kueue::Queues,
+    kueue::KueueQueues,
     message::Receiver,
     notice::NoticePoints,
     owners::OwnerTable,
@@ -33,7 +33,7 @@ use crate::{
     start::LongestFormation,
     usage::UsageResources,
 };
-use check::Checked;
+use check::CheckedConfig;
 use keys::KEYS;
 use tree::YamlNode;
 use written::WrittenConfig;
@@ -85,7 +85,7 @@ pub struct Config {
     /// The configurations of KAI-Scheduler that the webhook compares with the floors.
     pub kai: KaiSources,
     /// The longest floors that queues of a part of the tree may have.
-    pub bounds: Bounds,
+    pub bounds: DelegationBounds,
     /// The receivers to which the keeper sends messages.
     pub receivers: Vec<Receiver>,
     /// The resources whose usage the keeper counts. None: no usage is counted.
@@ -102,12 +102,12 @@ pub struct Kueue {
     /// True if Kueue's Workloads are paused in place of the jobs that Kueue runs.
     pub enabled: bool,
     /// The queues of Kueue that stand for queues of Tenure.
-    pub queues: Queues,
+    pub queues: KueueQueues,
 }
 
 impl Default for Kueue {
     fn default() -> Self {
-        Self { enabled: true, queues: Queues::default() }
+        Self { enabled: true, queues: KueueQueues::default() }
     }
 }
 
@@ -150,7 +150,7 @@ impl Config {
     /// doesn't know, and keys of Tenure's own file: none of them is intended.
     fn of_kai(root: &YamlNode) -> Result<Self, ConfigError> {
         let Kai { floors, set, problems, notes: _ } = Kai::read(root);
-        let mut checked = Checked { root, set, problems };
+        let mut checked = CheckedConfig { root, set, problems };
         for key in KEYS {
             if let Some(value) = root.get(key.path).filter(|value| !value.is_null()) {
                 let text = format!("{}: must not be in a file of KAI-Scheduler's, which has tiers", key.path);
@@ -168,7 +168,7 @@ impl Config {
         if root.is_null() {
             return Ok(Self::default());
         }
-        let mut checked = Checked { root, set: Checked::of(root).end()?, problems: Vec::new() };
+        let mut checked = CheckedConfig { root, set: CheckedConfig::of(root).end()?, problems: Vec::new() };
         let config = match serde_json::from_value::<WrittenConfig>(root.to_json()) {
             Ok(written) => written.config(&mut checked),
             Err(error) => {

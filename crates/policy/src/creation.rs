@@ -30,8 +30,8 @@ use crate::{
     expiry::{Family, PerFamily},
     field::FieldError,
     floor::Floors,
-    kueue::Queues,
-    limits::Limits,
+    kueue::KueueQueues,
+    limits::QueueLimits,
     naming::command,
     tree::QueueTree,
 };
@@ -85,7 +85,7 @@ impl AskingOwner {
     pub fn queues(
         &self,
         namespace: &str,
-        kueue: &Queues,
+        kueue: &KueueQueues,
         found: &HashMap<NamedGroup, GroupLookup>,
     ) -> BTreeSet<FamilyQueue> {
         let mut queues = BTreeSet::new();
@@ -120,13 +120,13 @@ pub struct KnownCeilings<'q> {
 
 /// The ceiling of a queue, as an answer states it.
 #[derive(Clone, Debug)]
-struct ToldCeiling<'q> {
+struct StatedCeiling<'q> {
     /// The queue that sets the ceiling: the named one or an ancestor.
     queue: &'q str,
     /// The longest run in the named queue: a ceiling or a time slice.
     longest: ExtendedDuration,
     /// The limits of the named queue.
-    limits: Limits,
+    limits: QueueLimits,
 }
 
 impl<'q> KnownCeilings<'q> {
@@ -137,11 +137,11 @@ impl<'q> KnownCeilings<'q> {
 
     /// Returns the ceiling of a queue. None: no ceiling applies, the queue isn't known, or its
     /// ancestors form a cycle.
-    fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
+    fn of(&self, (family, queue): &'q FamilyQueue) -> Option<StatedCeiling<'q>> {
         let tree = self.trees[*family];
         let (of, _) = ceiling::effective(tree, queue).ok()??;
-        let limits = Limits::of(tree, self.floors, tree.bind(queue)?).ok()?;
-        Some(ToldCeiling { queue: of, longest: limits.ceiling?, limits })
+        let limits = QueueLimits::of(tree, self.floors, tree.bind(queue)?).ok()?;
+        Some(StatedCeiling { queue: of, longest: limits.ceiling?, limits })
     }
 }
 
@@ -186,14 +186,14 @@ pub fn answer(
 }
 
 /// Returns the error about a time that is longer than the ceiling.
-fn refusal(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> FieldError {
+fn refusal(asked: &AskedTime, ceiling: &StatedCeiling<'_>, object: Option<&ObjectReference>) -> FieldError {
     let (most, ends, more) = (most(asked, ceiling), ends(ceiling), more(asked, ceiling, object));
     let detail = format!("must be at most {most}: {ends}{more}");
     FieldError::invalid(asked.field.as_str(), asked.value.clone(), detail)
 }
 
 /// Returns the warning about a time that is longer than the ceiling.
-fn warning(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
+fn warning(asked: &AskedTime, ceiling: &StatedCeiling<'_>, object: Option<&ObjectReference>) -> String {
     // a long value is cut as in an error
     let FieldError { field, value, .. } = FieldError::invalid(asked.field.as_str(), asked.value.clone(), "");
     let (most, ends, more) = (most(asked, ceiling), ends(ceiling), more(asked, ceiling, object));
@@ -201,7 +201,7 @@ fn warning(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectR
 }
 
 /// Returns the greatest value of the field that isn't too long, in whole seconds or as a duration.
-fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
+fn most(asked: &AskedTime, ceiling: &StatedCeiling<'_>) -> String {
     if asked.in_seconds {
         ceiling.longest.to_signed().as_secs().max(1).to_string()
     } else {
@@ -210,7 +210,7 @@ fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
 }
 
 /// Returns the sentence on the end of a run: for good, or as a time slice.
-fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
+fn ends(StatedCeiling { queue, longest, limits }: &StatedCeiling<'_>) -> String {
     match limits.nearest.slice_delay() {
         None => format!("Queue {queue} ends a run after {longest}"),
         Some(delay) if delay.is_zero() => {
@@ -224,7 +224,7 @@ fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
 
 /// Returns the command by which a user gets more time than the ceiling. Empty: the queues allow
 /// none.
-fn more(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
+fn more(asked: &AskedTime, ceiling: &StatedCeiling<'_>, object: Option<&ObjectReference>) -> String {
     let allowance = ceiling.limits.extensions;
     if allowance.is_none() {
         return String::new();

@@ -22,11 +22,11 @@ use crate::{
 /// `delegation.bounds`: by the name of a queue, the longest floors of that queue and of all queues
 /// below it. A floor of None has no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds(pub BTreeMap<String, PartialFloors>);
+pub struct DelegationBounds(pub BTreeMap<String, PartialFloors>);
 
 /// A queue that is created or changed.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct QueueChange<'a> {
     /// `metadata.name`. Empty: the name is to be generated.
     pub name: &'a str,
     /// The queue after the change. The state of the queue in the tree doesn't count.
@@ -73,7 +73,7 @@ impl fmt::Display for Limit<'_> {
     }
 }
 
-impl Bounds {
+impl DelegationBounds {
     /// Returns an error for each floor of the queue itself that a change makes longer than a bound
     /// allows.
     ///
@@ -81,7 +81,7 @@ impl Bounds {
     /// returns the text of a floor as written.
     pub fn exceeded<'a>(
         &self,
-        change: &Change<'_>,
+        change: &QueueChange<'_>,
         written: impl Fn(Inherited) -> Option<&'a str>,
         tree: &QueueTree,
         floors: &Floors,
@@ -95,7 +95,7 @@ impl Bounds {
 
     /// Returns the errors about queues below this one that come below a bound together with it, and
     /// whose floors are too long there: at most one for each of the two floors.
-    pub fn brought(&self, change: &Change<'_>, tree: &QueueTree) -> Vec<FieldError> {
+    pub fn brought(&self, change: &QueueChange<'_>, tree: &QueueTree) -> Vec<FieldError> {
         self.each_limit(change, tree, |field, limit| change.brought(field, limit, tree))
     }
 
@@ -103,7 +103,7 @@ impl Bounds {
     /// isn't judged.
     fn each_limit(
         &self,
-        change: &Change<'_>,
+        change: &QueueChange<'_>,
         tree: &QueueTree,
         judge: impl Fn(Inherited, &Limit<'_>) -> Option<FieldError>,
     ) -> Vec<FieldError> {
@@ -125,7 +125,7 @@ impl Bounds {
     }
 }
 
-impl Change<'_> {
+impl QueueChange<'_> {
     /// Returns the path of the queue after the change.
     fn path<'t>(&'t self, tree: &'t QueueTree) -> Path<'t> {
         let mut names = HashSet::from([self.name]);

@@ -101,7 +101,7 @@ impl GoingRun {
 
 /// The decision about a pending request or a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum ExtensionDecision {
     /// The extension stays as it is.
     Keep,
     /// The request waits for a person. The message says why.
@@ -116,35 +116,37 @@ pub enum Decision {
 
 /// Decides about an extension by its run. A pending request and a grant end with their run. Until
 /// then, a pending request may be granted, denied or left to a person. Anything else stays.
-pub fn decide(extension: &Extension, run: &RequestedRun) -> Decision {
+pub fn decide(extension: &Extension, run: &RequestedRun) -> ExtensionDecision {
     match (extension.state(), run) {
-        (ExtensionState::Pending | ExtensionState::Granted, RequestedRun::Over) => Decision::End,
+        (ExtensionState::Pending | ExtensionState::Granted, RequestedRun::Over) => ExtensionDecision::End,
         (ExtensionState::Pending, RequestedRun::Going(run)) => match extension.spec.duration.parse() {
             Ok(duration) => decide_request(duration.to_signed(), run),
-            Err(error) => Decision::Deny(format!("spec.duration: {error}")),
+            Err(error) => ExtensionDecision::Deny(format!("spec.duration: {error}")),
         },
         // the queue may have been created a moment ago
-        (ExtensionState::Pending, RequestedRun::WithoutQueue(queue)) => Decision::Await(format!(
+        (ExtensionState::Pending, RequestedRun::WithoutQueue(queue)) => ExtensionDecision::Await(format!(
             "Waits for queue {queue:?}, which doesn't exist: no ceiling ends its run"
         )),
-        _ => Decision::Keep,
+        _ => ExtensionDecision::Keep,
     }
 }
 
 /// Decides about a pending request for this time. A request beyond what the queues allow is denied;
 /// one beyond what they allow without approval waits.
-fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
+fn decide_request(duration: SignedDuration, run: &GoingRun) -> ExtensionDecision {
     let GoingRun { queue, limited_by, has_ceiling, allowance, count, total } = run;
     let Allowance { auto_approve, max_total, max_count } = *allowance;
     if !has_ceiling {
-        return Decision::Deny("No ceiling ends its run".into());
+        return ExtensionDecision::Deny("No ceiling ends its run".into());
     }
     if allowance.is_none() {
         let queue = limited_by.as_ref().unwrap_or(queue);
-        return Decision::Deny(format!("Queue {queue} allows no extensions (spec.extensions)"));
+        return ExtensionDecision::Deny(format!("Queue {queue} allows no extensions (spec.extensions)"));
     }
     if let Some(most) = max_count.filter(|most| count >= most) {
-        return Decision::Deny(format!("Its run has had {count} extensions, of at most {most} (maxCount)"));
+        return ExtensionDecision::Deny(format!(
+            "Its run has had {count} extensions, of at most {most} (maxCount)"
+        ));
     }
     let after = total.saturating_add(duration);
     if after > max_total.to_signed() {
@@ -152,17 +154,17 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
         let left = left.is_positive().then(|| format!(": ask for at most {}", for_people(left)));
         let left = left.unwrap_or_default();
         let by = limited_by.as_ref().map_or_else(String::new, |queue| format!(" of Queue {queue}"));
-        return Decision::Deny(format!(
+        return ExtensionDecision::Deny(format!(
             "A run gets at most {max_total} in all (maxTotal{by}), and it has had {}{left}",
             for_people(*total)
         ));
     }
     if after > auto_approve.to_signed() {
-        return Decision::Await(format!(
+        return ExtensionDecision::Await(format!(
             "Waits for approval: without it, a run gets at most {auto_approve} in all (autoApprove)"
         ));
     }
-    Decision::Grant(duration)
+    ExtensionDecision::Grant(duration)
 }
 
 /// Returns the message about a run that had ended before it got the time, with the command that

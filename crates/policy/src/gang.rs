@@ -18,7 +18,7 @@ use tenure_types::{
     projection::{Pod, PodGroupSpec},
 };
 
-pub use counts::{Counts, Headcount};
+pub use counts::{GangCounts, Headcount};
 pub use crews::{CountedPods, CrewMember, Crews};
 use tree::SubgroupTree;
 
@@ -27,7 +27,7 @@ const DEFAULT_SUBGROUP: &str = "default";
 
 /// The progress of a pod, as far as a workload counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum PodProgress {
     /// The pod isn't scheduled yet.
     Waiting,
     /// The pod is scheduled.
@@ -38,13 +38,13 @@ pub enum Progress {
 
 /// Returns the progress of a pod. A pod with a node but no `PodScheduled` condition counts as
 /// scheduled.
-pub fn progress(pod: &Pod) -> Progress {
+pub fn progress(pod: &Pod) -> PodProgress {
     if pod.metadata.deletion_timestamp.is_some() || pod.is_finished() {
-        Progress::Gone
+        PodProgress::Gone
     } else if pod.scheduled_at().is_some() || pod.spec.node_name.is_some() {
-        Progress::Running
+        PodProgress::Running
     } else {
-        Progress::Waiting
+        PodProgress::Waiting
     }
 }
 
@@ -98,15 +98,15 @@ impl Shape {
 
     /// Creates counts of `total` pods. `of_leaf` returns the pods of a subgroup by its number. A
     /// pod of no subgroup counts only towards the total.
-    pub fn counts(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> Counts {
-        Counts { total, nodes: self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)) }
+    pub fn counts(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> GangCounts {
+        GangCounts { total, nodes: self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)) }
     }
 
     /// Counts the pods of a workload. Pods that have ended, or are terminating, don't count.
     pub fn count<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Headcount {
         let live =
-            pods.map(|pod| (self.subgroup(pod), progress(pod))).filter(|(_, of)| *of != Progress::Gone);
-        self.tally(live.map(|(number, progress)| (number, progress == Progress::Running)))
+            pods.map(|pod| (self.subgroup(pod), progress(pod))).filter(|(_, of)| *of != PodProgress::Gone);
+        self.tally(live.map(|(number, progress)| (number, progress == PodProgress::Running)))
     }
 
     /// Counts live pods. `pods` has the number of each pod's subgroup, and true if the pod is
@@ -160,7 +160,7 @@ impl Shape {
     /// Returns the shape with its minimums lowered to those that these pods meet: a rule can't wait
     /// for pods that weren't created.
     #[must_use]
-    pub fn attained_by(&self, pods: &Counts) -> Self {
+    pub fn attained_by(&self, pods: &GangCounts) -> Self {
         let tree = self.tree.as_ref().map(|tree| Box::new(tree.attained_by(&pods.nodes)));
         Self { kind: self.kind, minimum: self.minimum.min(pods.total), tree }
     }

@@ -21,11 +21,11 @@ use jiff::Timestamp;
 use tenure_types::projection::Pod;
 
 use crate::{
-    gang::Progress,
+    gang::PodProgress,
     preemption::{Preemptor, Rule, Rules, Victim},
 };
 
-pub use users::{Guarded, Scheduler, UnknownPreemptor};
+pub use users::{Guarded, SchedulerUser, UnknownPreemptor};
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Operation {
 
 /// A request to delete or evict a pod.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RemovalRequest<'a> {
     /// The operation.
     pub operation: Operation,
     /// The user that sent the request, as the API server has authenticated it.
@@ -58,7 +58,7 @@ pub struct Asked<'a> {
 pub struct PodFacts<'a> {
     /// The reason why the pod may go in spite of any protection, by its own record: see [`spared`].
     /// None: there is no such reason.
-    pub spared: Option<Reason>,
+    pub spared: Option<VerdictReason>,
     /// True if the pod's namespace is being deleted.
     pub namespace_goes: bool,
     /// True while the cache lacks some objects. The pod may go then.
@@ -83,12 +83,12 @@ pub struct GuardedPod<'a> {
     /// The name of the pod's `PriorityClass`.
     pub class: Option<&'a str>,
     /// The pods that are nominated to the pod's node, the most important first.
-    pub nominated: Vec<Nominated<'a>>,
+    pub nominated: Vec<NominatedPod<'a>>,
 }
 
 /// A pod that its scheduler makes room for on a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Nominated<'a> {
+pub struct NominatedPod<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
@@ -100,7 +100,7 @@ pub struct Nominated<'a> {
 /// The reason of a verdict, in the order in which the reasons are checked. Only
 /// [`Self::NominatedWaits`] and [`Self::Protected`] deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum VerdictReason {
     /// The user is a kubelet, which mostly deletes pods that have ended.
     Kubelet,
     /// The user is a controller of Kubernetes itself.
@@ -146,7 +146,7 @@ pub enum Reason {
     Protected,
 }
 
-impl Reason {
+impl VerdictReason {
     /// Returns the name of the reason, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -179,7 +179,7 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardVerdict {
     /// The reason of the decision.
-    pub reason: Reason,
+    pub reason: VerdictReason,
     /// The namespace and name of the preemptor that decided the request. None: no preemptor did.
     pub preemptor: Option<(String, String)>,
     /// The reason why the pod may not go now. None: the pod may go.
@@ -201,45 +201,49 @@ pub struct Hold {
 
 impl GuardVerdict {
     /// Returns the verdict that the pod may go, without a preemptor.
-    pub const fn allowed(reason: Reason) -> Self {
+    pub const fn allowed(reason: VerdictReason) -> Self {
         Self { reason, preemptor: None, hold: None }
     }
 }
 
 /// Returns the reason why a pod may go in spite of any protection, by its own record. None: its
 /// protection counts.
-pub fn spared(pod: &Pod) -> Option<Reason> {
+pub fn spared(pod: &Pod) -> Option<VerdictReason> {
     let of_node = || pod.controller().is_some_and(|owner| owner.api_version == "v1" && owner.kind == "Node");
     if pod.metadata.deletion_timestamp.is_some() {
-        Some(Reason::Terminating)
+        Some(VerdictReason::Terminating)
     } else if pod.is_finished() {
-        Some(Reason::Finished)
+        Some(VerdictReason::Finished)
     } else if pod.is_mirror() || of_node() {
-        Some(Reason::Mirror)
+        Some(VerdictReason::Mirror)
     } else if pod.is_of_daemon_set() {
-        Some(Reason::DaemonSet)
+        Some(VerdictReason::DaemonSet)
     } else {
-        pod.is_unguarded().then_some(Reason::Unguarded)
+        pod.is_unguarded().then_some(VerdictReason::Unguarded)
     }
 }
 
 /// Decides about a request. `look` decides by the pod, and is called only if the request alone
 /// doesn't decide.
-pub fn judge(guarded: &Guarded, asked: &Asked<'_>, look: impl FnOnce() -> GuardVerdict) -> GuardVerdict {
+pub fn judge(
+    guarded: &Guarded,
+    asked: &RemovalRequest<'_>,
+    look: impl FnOnce() -> GuardVerdict,
+) -> GuardVerdict {
     guarded.passes(asked).map_or_else(look, GuardVerdict::allowed)
 }
 
 impl PodFacts<'_> {
     /// Decides about a request by its pod.
-    pub fn verdict(&self, asked: &Asked<'_>) -> GuardVerdict {
-        let gone = self.namespace_goes.then_some(Reason::NamespaceTerminating);
-        let syncing = self.syncing.then_some(Reason::Syncing);
+    pub fn verdict(&self, asked: &RemovalRequest<'_>) -> GuardVerdict {
+        let gone = self.namespace_goes.then_some(VerdictReason::NamespaceTerminating);
+        let syncing = self.syncing.then_some(VerdictReason::Syncing);
         if let Some(reason) = self.spared.or(gone).or(syncing) {
             return GuardVerdict::allowed(reason);
         }
-        let Some(known) = &self.known else { return GuardVerdict::allowed(Reason::Unknown) };
-        if known.victim.progress == Progress::Waiting {
-            return GuardVerdict::allowed(Reason::NotScheduled);
+        let Some(known) = &self.known else { return GuardVerdict::allowed(VerdictReason::Unknown) };
+        if known.victim.progress == PodProgress::Waiting {
+            return GuardVerdict::allowed(VerdictReason::NotScheduled);
         }
         match asked.operation {
             Operation::Delete => known.deletion(asked, self.permit.as_ref()),

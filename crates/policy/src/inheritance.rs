@@ -2,8 +2,8 @@
 //! tree.
 //!
 //! The admission of queues calls [`Inheritance`], in the webhook and in the plugin's `validate`.
-//! [`Limits`](crate::limits::Limits) takes the values of a single queue from here. Both ways lead
-//! through `Effective::below`: a new field of a queue is resolved there and nowhere else.
+//! [`QueueLimits`](crate::limits::QueueLimits) takes the values of a single queue from here. Both ways lead
+//! through `EffectiveValues::below`: a new field of a queue is resolved there and nowhere else.
 
 use std::{
     cell::RefCell,
@@ -15,12 +15,12 @@ use tenure_types::{ExtendedDuration, runai::v3alpha1::MaxDurationAction};
 use crate::{
     extension::Allowance,
     floor::{Floors, ReclaimResolveMethod},
-    queue::{Nearest, RunaiQueue},
+    queue::{NearestFields, RunaiQueue},
     tree::{Cycle, Inherited, QueueId, QueueTree},
 };
 
 /// A duration, and the name of the queue that sets it.
-pub(crate) type Of<'t> = (&'t str, ExtendedDuration);
+pub(crate) type SourcedDuration<'t> = (&'t str, ExtendedDuration);
 
 /// The queues of a tree with the values that each of them inherits.
 ///
@@ -33,7 +33,7 @@ pub struct Inheritance<'t> {
     /// The configured floors: the defaults, and the resolve method of reclaim.
     pub floors: &'t Floors,
     /// The values computed so far, by queue.
-    known: RefCell<HashMap<QueueId, Effective<'t>>>,
+    known: RefCell<HashMap<QueueId, EffectiveValues<'t>>>,
 }
 
 /// The values that count for the workloads of a queue: its own, combined with those of the queues
@@ -41,10 +41,10 @@ pub struct Inheritance<'t> {
 ///
 /// The default stands for the place above a root queue, where no queue has set a value.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Effective<'t> {
+pub(crate) struct EffectiveValues<'t> {
     /// The least `maxDuration` on the way to the root, and the queue that sets it: of several with
     /// the same value, the one nearest to the leaf. None: no ceiling.
-    pub ceiling: Option<Of<'t>>,
+    pub ceiling: Option<SourcedDuration<'t>>,
     /// The longest run: the ceiling or, where workloads are requeued, the time slice, which a floor
     /// may lengthen. None: no limit.
     ///
@@ -54,9 +54,9 @@ pub(crate) struct Effective<'t> {
     /// can shorten the slice, and never lengthen it.
     pub longest_run: Option<ExtendedDuration>,
     /// The nearest `preemptMinRuntime`. None: the configured default counts.
-    pub preempt: Option<Of<'t>>,
+    pub preempt: Option<SourcedDuration<'t>>,
     /// The nearest `reclaimMinRuntime`. None: the configured default counts.
-    pub reclaim: Option<Of<'t>>,
+    pub reclaim: Option<SourcedDuration<'t>>,
     /// The longest `reclaimMinRuntime` on the way to the root: any queue there may be the one below
     /// the lowest common ancestor.
     longest_reclaim: Option<ExtendedDuration>,
@@ -64,7 +64,7 @@ pub(crate) struct Effective<'t> {
     /// None: no queue was added yet.
     top_has_default: Option<bool>,
     /// The fields of which the nearest value counts. None in a field: the configuration decides.
-    pub nearest: Nearest,
+    pub nearest: NearestFields,
     /// The least of each value of `extensions`, of all queues that set the block or a ceiling.
     /// None: no queue sets either.
     pub extensions: Option<Allowance>,
@@ -76,7 +76,7 @@ pub(crate) struct Effective<'t> {
 
 /// The reason why a queue has no values from above: [`crate::admission`] refuses such a queue.
 #[derive(Debug)]
-pub(crate) enum Broken<'t> {
+pub(crate) enum BrokenAncestry<'t> {
     /// The parent, which has this name, doesn't exist.
     Missing(&'t str),
     /// The queue would be its own ancestor. The names lead from its parent up to the queue that
@@ -87,7 +87,7 @@ pub(crate) enum Broken<'t> {
     CycleAbove(&'t str),
 }
 
-impl<'t> Effective<'t> {
+impl<'t> EffectiveValues<'t> {
     /// Resolves the values of one queue. Takes time in proportion to its depth. An error: the queue
     /// is in or below a cycle.
     pub fn of(tree: &'t QueueTree, floors: &Floors, queue: QueueId) -> Result<Self, Cycle> {
@@ -130,7 +130,7 @@ impl<'t> Effective<'t> {
     /// Returns the longest floor of the queue's workloads against any preemptor and on any node.
     fn longest_floor(&self, floors: &Floors) -> ExtendedDuration {
         let default = |field| floors.longest_default(field).value;
-        let value = |of: Option<Of<'_>>| of.map(|(_, value)| value);
+        let value = |of: Option<SourcedDuration<'_>>| of.map(|(_, value)| value);
         let (reclaim, has_default) = match floors.method {
             ReclaimResolveMethod::Lca => (self.longest_reclaim, self.top_has_default != Some(false)),
             ReclaimResolveMethod::Queue => (value(self.reclaim), self.reclaim.is_none()),
@@ -155,22 +155,22 @@ impl<'t> Inheritance<'t> {
         &'q self,
         name: &str,
         queue: &'q RunaiQueue,
-    ) -> Result<Effective<'q>, Broken<'q>> {
-        let Some(parent) = queue.parent.as_deref() else { return Ok(Effective::default()) };
+    ) -> Result<EffectiveValues<'q>, BrokenAncestry<'q>> {
+        let Some(parent) = queue.parent.as_deref() else { return Ok(EffectiveValues::default()) };
         if parent == name {
-            return Err(Broken::Cycle(Vec::new()));
+            return Err(BrokenAncestry::Cycle(Vec::new()));
         }
-        let id = self.tree.find(parent).ok_or(Broken::Missing(parent))?;
+        let id = self.tree.find(parent).ok_or(BrokenAncestry::Missing(parent))?;
         if let Some(way) = way_to(name, id, self.tree) {
-            return Err(Broken::Cycle(way));
+            return Err(BrokenAncestry::Cycle(way));
         }
-        self.tree.depth(id).map_err(|_| Broken::CycleAbove(parent))?;
+        self.tree.depth(id).map_err(|_| BrokenAncestry::CycleAbove(parent))?;
         Ok(self.of(id))
     }
 
     /// Returns the values of a queue that is in no cycle and below none. Keeps those of all queues
     /// on its way to the root.
-    fn of(&self, id: QueueId) -> Effective<'t> {
+    fn of(&self, id: QueueId) -> EffectiveValues<'t> {
         let mut known = self.known.borrow_mut();
         let (mut unknown, mut next) = (Vec::new(), Some(id));
         while let Some(id) = next.filter(|id| !known.contains_key(id)) {

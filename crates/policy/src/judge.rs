@@ -1,8 +1,8 @@
 //! Judges what to do about a pod whose task is due. The keeper calls [`judge`] for each group of
 //! due pods.
 //!
-//! The judgement is pure. A fact that is missing is returned as a [`Question`]: gather the fact,
-//! add it to the [`Answers`] of the case, and judge again. The keeper judges the resulting [`Act`]
+//! The judgement is pure. A fact that is missing is returned as a [`MissingFact`]: gather the fact,
+//! add it to the [`CaseFacts`] of the case, and judge again. The keeper judges the resulting [`Act`]
 //! once more right before the write, by the index and the clock of that moment, and writes only if
 //! the act is [the same](Act::is_same).
 
@@ -19,21 +19,21 @@ use tenure_types::{paused::PausedRecord, podgroup::PodGroupKind, projection::Pod
 
 use crate::{
     naming::describe,
-    pause::{self, Alone, OwnerObject, Pause, PauseCandidate, PausePlan, Reversals},
+    pause::{self, OwnerObject, Pause, PauseCandidate, PausePlan, PodDeletionCause, Reversals},
     ready::Readiness,
     requeue::Backoff,
 };
 
 pub use act::{Act, BatchCoverage, Notice, NoticeChange, OwnerDeletion, PodDeletion};
-pub use case::{Answers, Case, Climbed, Due, Question, RunState, TRIES, Task};
-use target::Target;
+pub use case::{Case, CaseFacts, Climbed, DuePods, MissingFact, RunState, TRIES, Task};
+use target::ActTarget;
 
 /// Judges a case at `now`, a time by the API server's clock. An error names the fact that is
 /// missing.
 ///
 /// Where the facts leave a doubt, the act writes nothing: [`Act::Leave`], [`Act::PutOff`] or
 /// [`Act::TooEarly`].
-pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Question> {
+pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, MissingFact> {
     let (due, task) = (&case.due, case.task);
     if matches!(task, Task::Announce | Task::Note) && due.deadline <= now {
         return Ok(Act::Leave("its run has ended", BatchCoverage::All));
@@ -50,16 +50,16 @@ pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Quest
         return Ok(act);
     }
     match case.target()? {
-        Target::Nothing(act) => Ok(act),
-        Target::Object(object, coverage) => notice::judge(case, state, now, object, coverage),
-        Target::Pod(alone) => Ok(delete_pod(case, state, alone, None)),
-        Target::Owner(owner) => end_by_owner(case, pod, state, now, owner),
+        ActTarget::Nothing(act) => Ok(act),
+        ActTarget::Object(object, coverage) => notice::judge(case, state, now, object, coverage),
+        ActTarget::Pod(alone) => Ok(delete_pod(case, state, alone, None)),
+        ActTarget::Owner(owner) => end_by_owner(case, pod, state, now, owner),
     }
 }
 
 /// Returns the act that stands in place of the end of a run, if the run isn't due by the facts
 /// known now. None: it is due.
-fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>, Question> {
+fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>, MissingFact> {
     let put_off = |why, coverage| Ok(Some(Act::PutOff(why, coverage)));
     if case.due.deadline >= now {
         return Ok(Some(Act::TooEarly));
@@ -90,7 +90,7 @@ fn end_by_owner(
     state: &RunState,
     now: Timestamp,
     owner: OwnerReference,
-) -> Result<Act, Question> {
+) -> Result<Act, MissingFact> {
     let table = &case.config.table;
     let Some(found) = case.object(&owner)? else {
         return Ok(Act::Leave("its owner is gone", BatchCoverage::All));
@@ -103,7 +103,7 @@ fn end_by_owner(
         return Ok(Act::PausedBefore);
     }
     if object.is_finished() {
-        return Ok(delete_pod(case, state, Alone::Finished(describe(&owner)), None));
+        return Ok(delete_pod(case, state, PodDeletionCause::Finished(describe(&owner)), None));
     }
     if let Some(action) = pause::awaited(object, &owner, table, state.since) {
         return Ok(Act::Command(owner, action));
@@ -137,7 +137,7 @@ fn end_by_owner(
     let on_reversal = table.on_reversal(&owner).unwrap_or(state.on_reversal);
     let deletes = reversals.delete_pods(on_reversal, state.slice_delay);
     if let Some(record) = object.last_record().filter(|_| deletes) {
-        let alone = Alone::Undone(describe(&owner));
+        let alone = PodDeletionCause::Undone(describe(&owner));
         return Ok(delete_pod(case, state, alone, Some((owner, record, reversals))));
     }
     let plan = PausePlan::expired(&candidate, state.slice_delay);
@@ -171,7 +171,7 @@ fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
 fn delete_pod(
     case: &Case,
     state: &RunState,
-    alone: Alone,
+    alone: PodDeletionCause,
     undone: Option<(OwnerReference, PausedRecord, Reversals)>,
 ) -> Act {
     let is_for_ceiling = case.task == Task::Expire;

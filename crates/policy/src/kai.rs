@@ -19,7 +19,7 @@ use crate::{
 
 /// A default that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Setting {
+pub enum KaiDefault {
     /// The default floor against preemption.
     Preempt,
     /// The default floor against reclaim.
@@ -28,7 +28,7 @@ pub enum Setting {
     Method,
 }
 
-impl Setting {
+impl KaiDefault {
     /// All settings, in the order in which differences are reported.
     pub const ALL: [Self; 3] = [Self::Preempt, Self::Reclaim, Self::Method];
 
@@ -50,7 +50,7 @@ pub struct KaiDefaults {
     floors: Floors,
     /// The node pool that KAI schedules. None: all nodes, or those without a pool.
     pool: Option<String>,
-    /// The paths of the settings in KAI's configuration, in the order of [`Setting::ALL`], whether
+    /// The paths of the settings in KAI's configuration, in the order of [`KaiDefault::ALL`], whether
     /// they are set or not.
     paths: [String; 3],
     /// Probable mistakes in KAI's configuration, one text with a path for each: values that KAI
@@ -62,7 +62,7 @@ pub struct KaiDefaults {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KaiDifference {
     /// The setting.
-    pub setting: Setting,
+    pub setting: KaiDefault,
     /// The path of the setting in KAI's configuration.
     pub field: String,
     /// The value that KAI applies.
@@ -100,7 +100,7 @@ impl KaiDefaults {
             read.ok_or_else(|| format!("{path}: must be a configuration of KAI-Scheduler, with tiers"))?;
         let Kai { floors, set: _, problems, notes: _ } = kai;
         let issues = problems.iter().map(|problem| format!("{path}: {problem}")).collect();
-        let paths = Setting::ALL.map(|setting| format!("{path}: {PLUGIN}.arguments.{}", setting.name()));
+        let paths = KaiDefault::ALL.map(|setting| format!("{path}: {PLUGIN}.arguments.{}", setting.name()));
         Ok(Self { floors, pool: None, paths, issues })
     }
 
@@ -113,8 +113,8 @@ impl KaiDefaults {
         let plugin = spec.pointer(&format!("/plugins/{PLUGIN}"));
         let arguments = plugin.and_then(|plugin| plugin.get("arguments")).and_then(Value::as_object);
         let path = format!("spec.plugins.{PLUGIN}.arguments");
-        let mut paths = Setting::ALL.map(|setting| format!("{path}.{}", setting.name()));
-        let mut values = Setting::ALL.map(|setting| arguments?.get(setting.name())?.as_str());
+        let mut paths = KaiDefault::ALL.map(|setting| format!("{path}.{}", setting.name()));
+        let mut values = KaiDefault::ALL.map(|setting| arguments?.get(setting.name())?.as_str());
         let mut issues = Vec::new();
         let own = ["preemptMinRuntime", "reclaimMinRuntime"].into_iter();
         for (name, (of_path, value)) in own.zip(paths.iter_mut().zip(&mut values)) {
@@ -126,7 +126,7 @@ impl KaiDefaults {
             }
         }
         let mut floors = Floors::default();
-        for ((setting, path), text) in Setting::ALL.into_iter().zip(&paths).zip(values) {
+        for ((setting, path), text) in KaiDefault::ALL.into_iter().zip(&paths).zip(values) {
             if let Some(text) = text
                 && let Err(detail) = set_floor(&mut floors, setting.name(), text)
             {
@@ -151,16 +151,16 @@ impl KaiDefaults {
             (kai != tenure).then(|| (kai.to_string(), tenure.to_string()))
         };
         let both = |setting| match setting {
-            Setting::Preempt => texts(Inherited::Preempt),
-            Setting::Reclaim => texts(Inherited::Reclaim),
-            Setting::Method => (self.floors.method != ours.method)
+            KaiDefault::Preempt => texts(Inherited::Preempt),
+            KaiDefault::Reclaim => texts(Inherited::Reclaim),
+            KaiDefault::Method => (self.floors.method != ours.method)
                 .then(|| (self.floors.method.to_string(), ours.method.to_string())),
         };
-        let rows = Setting::ALL.into_iter().zip(&self.paths).zip(Setting::ALL.map(both));
+        let rows = KaiDefault::ALL.into_iter().zip(&self.paths).zip(KaiDefault::ALL.map(both));
         let differing = rows.filter_map(|(row, both)| Some((row, both?)));
         let difference = differing.map(|((setting, field), (kai, tenure))| {
             // the method has no value of its own for a pool
-            let of_pool = pool.filter(|_| setting != Setting::Method);
+            let of_pool = pool.filter(|_| setting != KaiDefault::Method);
             let of_pool = of_pool.map_or_else(String::new, |pool| format!("nodePools[{pool}]."));
             let tenures_field = format!("floors.{of_pool}{}", setting.name());
             KaiDifference { setting, field: field.clone(), kai, tenures_field, tenure }

@@ -24,7 +24,7 @@ use crate::{
     pause::{self, OwnerObject},
 };
 
-pub use queues::{KueueQueue, Queues};
+pub use queues::{KueueQueue, KueueQueues};
 use workload::{ACTIVE, VERSION};
 pub use workload::{GROUP, WORKLOAD, is_workload};
 

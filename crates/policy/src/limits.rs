@@ -8,14 +8,14 @@ use tenure_types::ExtendedDuration;
 use crate::{
     extension::Allowance,
     floor::Floors,
-    inheritance::Effective,
-    queue::Nearest,
+    inheritance::EffectiveValues,
+    queue::NearestFields,
     tree::{Cycle, QueueId, QueueTree},
 };
 
 /// The limits of the workloads of a queue, with all that the queue inherits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct QueueLimits {
     /// The longest run, or the longest time slice. None: no limit.
     pub ceiling: Option<ExtendedDuration>,
     /// The time that a run may get beyond its ceiling. The default allows none.
@@ -24,10 +24,10 @@ pub struct Limits {
     /// missing queue don't count.
     pub lacks_parent: bool,
     /// The fields of which the nearest value counts. None in a field: the configured value counts.
-    pub nearest: Nearest,
+    pub nearest: NearestFields,
 }
 
-impl Limits {
+impl QueueLimits {
     /// Resolves the limits of a leaf queue of the run.ai family. An error: the queue is in or below
     /// a cycle.
     ///
@@ -47,7 +47,7 @@ impl Limits {
     /// assert_eq!(limits.ceiling.unwrap().to_string(), "2d");
     /// ```
     pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
-        let of = Effective::of(tree, floors, leaf)?;
+        let of = EffectiveValues::of(tree, floors, leaf)?;
         Ok(Self {
             ceiling: of.longest_run,
             extensions: of.extensions.unwrap_or_default(),

@@ -46,12 +46,12 @@ pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, reque
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
 pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 pub use returns::{Return, ReturnPatch, may_be_dropped, stays};
-use reversal::{Part, part};
+use reversal::{OwnedPart, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
-    Alone, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
-    held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid, owner_deleted,
-    owner_deleted_in_words, return_refused, told, undone, unknown_queue, unused_label,
+    DELETED_MESSAGE, PodDeletionCause, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
+    dry_run, held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid,
+    owner_deleted, owner_deleted_in_words, return_refused, told, undone, unknown_queue, unused_label,
 };
 
 /// Returns the record of a pause that sets the field of `rule`, by the rules of a queue. It also
@@ -264,12 +264,12 @@ fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
     let field = || keys_of(&record.field);
     // a field without children is managed as a whole, unless another manager has taken over a part
     // of it
-    let is_apart = fields().any(|fields| part(fields, field()) == Part::Itself);
-    let mut by_who_noted = fields().filter(|fields| part(fields, noted) != Part::None).peekable();
+    let is_apart = fields().any(|fields| part(fields, field()) == OwnedPart::Itself);
+    let mut by_who_noted = fields().filter(|fields| part(fields, noted) != OwnedPart::None).peekable();
     let is_theirs = |fields: &Value| match part(fields, field()) {
-        Part::Itself => true,
-        Part::Whole => !is_apart,
-        Part::None => false,
+        OwnedPart::Itself => true,
+        OwnedPart::Whole => !is_apart,
+        OwnedPart::None => false,
     };
     by_who_noted.peek().is_some() && !by_who_noted.any(is_theirs)
 }

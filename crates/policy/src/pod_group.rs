@@ -11,7 +11,7 @@ mod words;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, value::RawValue};
-use tenure_types::podgroup::{PodGroupKind, Shown};
+use tenure_types::podgroup::{PodGroupKind, ReportedStart};
 
 use crate::start;
 
@@ -84,7 +84,7 @@ pub struct Trust {
 
 /// The review of a whole object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reviewed {
+pub struct PodGroupReview {
     /// The review of the stamp.
     pub start: Review,
     /// The queue that the group keeps although the write names another. None: the write is fine.
@@ -129,7 +129,7 @@ pub fn review(
     old: Option<&RawValue>,
     trust: Trust,
     now: Timestamp,
-) -> Result<Reviewed, Unreadable> {
+) -> Result<PodGroupReview, Unreadable> {
     let object = RawPodGroup::read(object)?;
     let old = old.map(RawPodGroup::read).transpose()?;
     let stamps = (object.stamp(), old.as_ref().and_then(RawPodGroup::stamp));
@@ -138,17 +138,17 @@ pub fn review(
     // stored for some kinds, and is only a claim of the writer: no pod of the group has run yet. A
     // group in deletion needs no stamp.
     let shows = old.as_ref().filter(|old| !old.is_going());
-    let start = write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now);
+    let start = write.review(|| shows.map_or(ReportedStart::Nothing, |of| of.shown(kind)), now);
     let is_fixed = kind.names_queue() && !trust.queue;
     let conflicts = old.as_ref().is_some_and(|old| object.conflicts_with(old));
     let queue = old.filter(|_| is_fixed).and_then(|old| kept_queue(&object, &old));
-    Ok(Reviewed { start, queue, conflicts })
+    Ok(PodGroupReview { start, queue, conflicts })
 }
 
 impl StampWrite<'_> {
     /// Reviews the stamp. `shown` returns the start that the stored status shows; it is called only
     /// if it is needed.
-    pub fn review(&self, shown: impl Fn() -> Shown, now: Timestamp) -> Review {
+    pub fn review(&self, shown: impl Fn() -> ReportedStart, now: Timestamp) -> Review {
         // a stamp that can't be read counts as absent
         let old = self.old.filter(|text| start::read(text).is_some());
         let is_kept = self.stamp == self.old || self.stamp == old;
@@ -175,7 +175,7 @@ impl StampWrite<'_> {
 
     /// True if an earlier review could have written this stamp less than `COMES_BACK_WITHIN` ago,
     /// or from the status.
-    fn is_ours(&self, old: Option<&str>, shown: impl FnOnce() -> Shown, now: Timestamp) -> bool {
+    fn is_ours(&self, old: Option<&str>, shown: impl FnOnce() -> ReportedStart, now: Timestamp) -> bool {
         let Some((text, at)) = self.stamp.and_then(|text| Some((text, start::read(text)?))) else {
             return false;
         };
@@ -183,9 +183,9 @@ impl StampWrite<'_> {
         match old.map(start::read) {
             Some(old) => is_now && Some(at) < old,
             None => match shown() {
-                Shown::Nothing => false,
-                Shown::Running => is_now,
-                Shown::Since(since) => {
+                ReportedStart::Nothing => false,
+                ReportedStart::Running => is_now,
+                ReportedStart::Since(since) => {
                     start::is_about(at, now) && text == start::write(since) || is_now && at < since
                 }
             },
@@ -195,11 +195,11 @@ impl StampWrite<'_> {
 
 /// Returns the stamp to write where there is none: the start that the status shows, or the present
 /// time. None: the group doesn't run.
-fn stamp(shown: impl FnOnce() -> Shown, now: Timestamp) -> Option<String> {
+fn stamp(shown: impl FnOnce() -> ReportedStart, now: Timestamp) -> Option<String> {
     match shown() {
-        Shown::Nothing => None,
-        Shown::Running => Some(start::write(now)),
-        Shown::Since(at) => Some(start::write(if start::is_about(at, now) { at } else { now })),
+        ReportedStart::Nothing => None,
+        ReportedStart::Running => Some(start::write(now)),
+        ReportedStart::Since(at) => Some(start::write(if start::is_about(at, now) { at } else { now })),
     }
 }
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::{Floor, Floors},
-    gang::{Headcount, Progress, Shape},
+    gang::{Headcount, PodProgress, Shape},
     toleration::{self, ClassState},
     tree::{QueueId, QueueTree},
 };
@@ -23,16 +23,16 @@ mod going;
 mod place;
 mod ruling;
 
-pub use going::{Going, Goings, Left, LeftOf};
-pub use place::{Place, PreemptionKind};
-pub use ruling::{Rule, Ruling, Verdict};
+pub use going::{CountedMembers, RemainingMembers, VictimsByWorkload, WorkloadVictims};
+pub use place::{PreemptionKind, QueuePlace};
+pub use ruling::{PreemptionVerdict, Rule, Ruling};
 
 /// A set of pods that starts and stops as one: a `PodGroup`, or a single pod.
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
     /// The place of the workload in the tree of queues. A pod of the workload may have another: see
     /// [`Victim::place`].
-    pub place: Place<'a>,
+    pub place: QueuePlace<'a>,
     /// The time since which the workload runs. None: it doesn't run, and no floor protects it.
     pub start: Option<Timestamp>,
     /// The number of pods that the workload needs to run, in all and by subgroup.
@@ -43,7 +43,7 @@ pub struct Workload<'a> {
 
 impl<'a> Workload<'a> {
     /// Creates the workload of a pod without a group.
-    pub fn alone(place: Place<'a>, start: Option<Timestamp>) -> Self {
+    pub fn alone(place: QueuePlace<'a>, start: Option<Timestamp>) -> Self {
         Self { place, start, shape: Shape::alone(), pods: Headcount::alone() }
     }
 
@@ -65,11 +65,11 @@ pub struct Victim<'a> {
     pub part: Option<&'a Workload<'a>>,
     /// The place of the pod itself in the tree of queues, which decides on its floor. Pods of one
     /// workload may name different queues.
-    pub place: Place<'a>,
+    pub place: QueuePlace<'a>,
     /// The number of the pod's subgroup in the workload or part.
     pub subgroup: usize,
     /// The progress of the pod: only a running pod counts as a loss to its workload.
-    pub progress: Progress,
+    pub progress: PodProgress,
     /// The node pool of the pod's node, which may have floors of its own. None: the node is in no
     /// pool.
     pub pool: Option<&'a str>,
@@ -96,7 +96,7 @@ impl<'a> Victim<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
     /// The place of the pod in the tree of queues.
-    pub place: Place<'a>,
+    pub place: QueuePlace<'a>,
     /// The priority and the preemption policy of the pod.
     pub claim: toleration::PreemptorClaim,
 }
@@ -121,10 +121,10 @@ pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timesta
 
 impl<'t> Rules<'t> {
     /// Decides on a scenario: whether the preemptor may have all of these victims together.
-    pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
+    pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> PreemptionVerdict<'t> {
         let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims.iter().copied()).collect();
         let reclaims = rulings.iter().any(|ruling| ruling.kind == PreemptionKind::Reclaim);
-        Verdict {
+        PreemptionVerdict {
             allowed: rulings.iter().all(|ruling| ruling.rule.is_none()),
             kind: if reclaims { PreemptionKind::Reclaim } else { PreemptionKind::Preempt },
             rulings,
@@ -138,13 +138,18 @@ impl<'t> Rules<'t> {
         preemptor: &Preemptor<'_>,
         victims: impl Iterator<Item = Victim<'v>> + Clone,
     ) -> impl Iterator<Item = Ruling<'t>> {
-        let mut going = Goings::default();
+        let mut going = VictimsByWorkload::default();
         victims.clone().for_each(|victim| going.add(&victim));
         victims.map(move |victim| self.rule(preemptor, &victim, &going))
     }
 
     /// True if the preemptor may have a victim when the pods in `going` go as well.
-    pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Goings) -> bool {
+    pub fn may_take(
+        &self,
+        preemptor: &Preemptor<'_>,
+        victim: &Victim<'_>,
+        going: &VictimsByWorkload,
+    ) -> bool {
         self.rule(preemptor, victim, going).rule.is_none()
     }
 
@@ -159,7 +164,7 @@ impl<'t> Rules<'t> {
 
     /// Returns the decision about a victim if no other pod of its workload goes.
     pub fn alone(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> Ruling<'t> {
-        self.rule(preemptor, victim, &Goings::default())
+        self.rule(preemptor, victim, &VictimsByWorkload::default())
     }
 
     /// Returns the decision about a victim of this priority against the possible preemptor with the
@@ -189,13 +194,13 @@ impl<'t> Rules<'t> {
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
         let within = self.floor(PreemptionKind::Preempt, None, &victim.place, victim.pool);
         let across = victim.place.name.map(|_| reclaim);
-        let mut going = Goings::default();
+        let mut going = VictimsByWorkload::default();
         going.add(victim);
         [(PreemptionKind::Preempt, within), (PreemptionKind::Reclaim, across)]
             .map(|(kind, floor)| self.ruling(kind, floor, claim, victim, &going))
     }
 
-    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Goings) -> Ruling<'t> {
+    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &VictimsByWorkload) -> Ruling<'t> {
         let kind = victim.place.kind(&preemptor.place);
         let floor = self.floor(kind, preemptor.place.queue, &victim.place, victim.pool);
         self.ruling(kind, floor, preemptor.claim, victim, going)
@@ -207,7 +212,7 @@ impl<'t> Rules<'t> {
         floor: Option<Floor<'t>>,
         claim: toleration::PreemptorClaim,
         victim: &Victim<'_>,
-        going: &Goings,
+        going: &VictimsByWorkload,
     ) -> Ruling<'t> {
         let workload = victim.workload;
         let toleration = toleration::judge(victim.class, victim.scheduled_at, &claim, self.now);
@@ -223,7 +228,7 @@ impl<'t> Rules<'t> {
             progress: victim.progress,
         };
         // a system-critical preemptor always gets room, and a pod that ends has no protection
-        if claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != Progress::Gone {
+        if claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != PodProgress::Gone {
             (ruling.rule, ruling.until) = ruling.strongest();
         }
         ruling
@@ -237,7 +242,7 @@ impl<'t> Rules<'t> {
         &self,
         kind: PreemptionKind,
         preemptor: Option<QueueId>,
-        victim: &Place<'_>,
+        victim: &QueuePlace<'_>,
         pool: Option<&str>,
     ) -> Option<Floor<'t>> {
         victim.name?;

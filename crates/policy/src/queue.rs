@@ -49,13 +49,13 @@ pub struct RunaiQueue {
     /// otherwise.
     pub extensions: Option<Allowance>,
     /// The fields of which the nearest value counts.
-    pub nearest: Nearest,
+    pub nearest: NearestFields,
 }
 
 /// The fields of which the nearest value on the way to the root counts, each by itself. None:
 /// inherited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Nearest {
+pub struct NearestFields {
     /// `expiryNotice`. Zero is a value: no notices.
     pub notice: Option<NoticePoints>,
     /// `maxDurationAction`.
@@ -138,7 +138,7 @@ impl RunaiQueue {
             preempt_floor: floor("spec.preemptMinRuntime", preempt_min_runtime.as_ref(), errors),
             reclaim_floor: floor("spec.reclaimMinRuntime", reclaim_min_runtime.as_ref(), errors),
             ceiling: positive(&path("maxDuration"), max_duration.as_ref(), NO_OWN_LIMIT, errors),
-            nearest: Nearest {
+            nearest: NearestFields {
                 notice: duration(&path("expiryNotice"), expiry_notice.as_ref(), errors)
                     .map(NoticePoints::from),
                 action: *max_duration_action,
@@ -174,7 +174,7 @@ impl RunaiQueue {
     }
 }
 
-impl Nearest {
+impl NearestFields {
     /// Returns these values, with those of the queue above in place of missing ones.
     #[must_use]
     pub fn or(self, above: Self) -> Self {
@@ -328,7 +328,7 @@ mod tests {
             "resources": {"gpu": {"quota": -2.0}},
         }));
         let pods_ready = Some(PodsReady::from(&WaitForPodsReady::default()));
-        let nearest = Nearest { pods_ready, ..Nearest::default() };
+        let nearest = NearestFields { pods_ready, ..NearestFields::default() };
         let unset = RunaiQueue { parent: Some("Not A Name".into()), nearest, ..RunaiQueue::default() };
         assert_eq!(queue, unset);
         let expected = [

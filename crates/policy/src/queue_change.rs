@@ -15,22 +15,22 @@ use tenure_types::ExtendedDuration;
 
 use crate::{
     expiry::GraceOnChange,
-    inheritance::{Effective, Inheritance},
+    inheritance::{EffectiveValues, Inheritance},
     notice::NoticePoints,
     queue::RunaiQueue,
-    runs::{AtLeast, Runs},
+    runs::{LowerBound, Runs},
 };
 
 /// The running workloads of a queue, as its status reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningWorkloads {
     /// The number of running workloads.
     pub workloads: u64,
     /// Their start times.
     pub runs: Runs,
 }
 
-impl Running {
+impl RunningWorkloads {
     /// Reads `status.workloads`. Numbers that can't be read count as 0.
     pub fn read(workloads: &Value) -> Self {
         let running = workloads.get("running").and_then(Value::as_u64);
@@ -39,11 +39,11 @@ impl Running {
 }
 
 /// The facts about the cluster when a queue changes.
-pub struct Known<'a, 'q> {
+pub struct QueueChangeFacts<'a, 'q> {
     /// The queues before the change.
     pub queues: &'a Inheritance<'q>,
     /// The running workloads of each queue that has some, by the name of the queue.
-    pub running: &'a HashMap<String, Running>,
+    pub running: &'a HashMap<String, RunningWorkloads>,
     /// The notices that a workload gets where its queue sets none.
     pub notice: NoticePoints,
     /// The time for which a workload that gets a notice may run on when a change has made it
@@ -56,7 +56,7 @@ pub struct Known<'a, 'q> {
 /// The most names of queues in a warning.
 const SHOWN: usize = 5;
 
-impl Known<'_, '_> {
+impl QueueChangeFacts<'_, '_> {
     /// Returns the warning of a change that ends runs in the queue itself or in queues below it.
     /// None: it ends none.
     ///
@@ -77,7 +77,7 @@ impl Known<'_, '_> {
             above.below(name, old, floors)
         });
         let after = self.queues.above(name, new).ok()?.below(name, new, floors);
-        let (mut ended, mut queues) = (AtLeast::default(), BTreeSet::new());
+        let (mut ended, mut queues) = (LowerBound::default(), BTreeSet::new());
         let mut shortest: Option<ExtendedDuration> = None;
         let mut next = vec![(name, before.unwrap_or_default(), after)];
         // queues in a cycle would be visited without end
@@ -103,12 +103,12 @@ impl Known<'_, '_> {
 
     /// Returns the number of workloads of one queue that the change ends: those that have run for
     /// longer than the new limit.
-    fn ended_of(&self, name: &str, before: &Effective<'_>, after: &Effective<'_>) -> AtLeast {
+    fn ended_of(&self, name: &str, before: &EffectiveValues<'_>, after: &EffectiveValues<'_>) -> LowerBound {
         let Some((after, running)) = after.longest_run.zip(self.running.get(name)) else {
-            return AtLeast::default();
+            return LowerBound::default();
         };
         if before.longest_run.is_some_and(|before| before <= after) {
-            return AtLeast::default();
+            return LowerBound::default();
         }
         running.runs.longer_than(after.to_signed(), self.now)
     }
@@ -118,7 +118,7 @@ impl Known<'_, '_> {
     fn sentence(
         &self,
         field: &str,
-        AtLeast { workloads, or_more }: AtLeast,
+        LowerBound { workloads, or_more }: LowerBound,
         queues: &BTreeSet<&str>,
         ceiling: ExtendedDuration,
         has_notice: bool,

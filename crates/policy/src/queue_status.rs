@@ -25,7 +25,7 @@ pub struct QueueReport {
     /// The names of the queues that have this one as parent, in alphabetical order.
     pub children: Vec<String>,
     /// The numbers of workloads that name the queue.
-    pub workloads: Workloads,
+    pub workloads: WorkloadCounts,
     /// The start times of the running workloads.
     pub runs: Runs,
     /// The time at which the first running workload reaches its ceiling. None: no ceiling applies
@@ -76,7 +76,7 @@ impl TreePlace {
 /// Numbers of workloads by state. Each workload has one state; protected workloads also count as
 /// running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Workloads {
+pub struct WorkloadCounts {
     /// Workloads with a pod that is scheduled and hasn't ended.
     pub running: u32,
     /// Running workloads that are within a floor.
@@ -186,7 +186,7 @@ impl QueueReport {
 
     /// Returns the fields of the status that only Tenure writes.
     fn own(&self) -> Map<String, Value> {
-        let Workloads { running, protected, paused, requeueing } = self.workloads;
+        let WorkloadCounts { running, protected, paused, requeueing } = self.workloads;
         // an empty list is written as well: a list that was left out would stay after a write in v2
         let workloads = json!({
             "running": running, "protected": protected, "paused": paused, "requeueing": requeueing,
@@ -228,7 +228,7 @@ mod tests {
     fn report() -> QueueReport {
         QueueReport {
             children: vec!["a".into(), "b".into()],
-            workloads: Workloads { running: 3, protected: 2, paused: 1, requeueing: 0 },
+            workloads: WorkloadCounts { running: 3, protected: 2, paused: 1, requeueing: 0 },
             runs: Runs::of(vec!["2026-01-01T00:00:00Z".parse().unwrap()]),
             next_expiry: Some("2026-01-02T03:04:05.001Z".parse().unwrap()),
             place: Some(TreePlace::Sound),

@@ -19,7 +19,7 @@ use crate::{
 
 /// The completion of a write in v2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct V2Completion {
     /// The annotations to set or remove: with a text, the object lacks it or has another text; with
     /// None, it is to be removed.
     pub annotations: BTreeMap<String, Option<String>>,
@@ -48,12 +48,12 @@ impl Queue {
 ///
 /// Changed values are kept as written: a client that changes them knows them. An object that can't
 /// be read is left to the API server.
-pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
+pub fn kept(new: &RawValue, old: Option<&RawValue>) -> V2Completion {
     let old = old.map_or_else(|| Some(Queue::default()), Queue::read);
     let Some((new, old)) = Queue::read(new).zip(old) else {
-        return Kept::default();
+        return V2Completion::default();
     };
-    let mut kept = Kept::default();
+    let mut kept = V2Completion::default();
     let mut keep = |key: &str, text: Option<&String>| kept.annotations.insert(key.into(), text.cloned());
     let lost = |key| old.annotations.get(key).filter(|_| !new.annotations.contains_key(key));
     for (field, key) in SPEC_ANNOTATIONS {
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn kept_of(new: &Value, old: &Value) -> Kept {
+    fn kept_of(new: &Value, old: &Value) -> V2Completion {
         kept(&to_raw_value(new).unwrap(), Some(&to_raw_value(old).unwrap()))
     }
 
@@ -114,7 +114,7 @@ mod tests {
     fn what_stands_for_a_field_is_kept_and_told() {
         let old = queue(json!({}), json!({"tenure.dev/max-duration": "1h", "other": "x"}));
         for annotations in [json!(null), json!({}), json!({"other": "y"})] {
-            let Kept { annotations, warnings } = kept_of(&queue(json!({}), annotations), &old);
+            let V2Completion { annotations, warnings } = kept_of(&queue(json!({}), annotations), &old);
             assert_eq!(annotations, BTreeMap::from([("tenure.dev/max-duration".into(), Some("1h".into()))]));
             let expected = "tenure: kept spec.maxDuration \"1h\", which v2 doesn't have: to remove it, use v3alpha1: kubectl edit queues.v3alpha1.scheduling.run.ai a";
             assert_eq!(warnings, [expected]);
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn what_is_there_may_be_changed() {
         let of = |text: &str| queue(json!({}), json!({"tenure.dev/max-duration": text}));
-        assert_eq!(kept_of(&of("2h"), &of("1h")), Kept::default());
-        assert_eq!(kept_of(&of("1h"), &of("1h")), Kept::default());
-        assert_eq!(kept_of(&of("1h"), &queue(json!({}), json!(null))), Kept::default());
+        assert_eq!(kept_of(&of("2h"), &of("1h")), V2Completion::default());
+        assert_eq!(kept_of(&of("1h"), &of("1h")), V2Completion::default());
+        assert_eq!(kept_of(&of("1h"), &queue(json!({}), json!(null))), V2Completion::default());
     }
 
     #[test]
@@ -136,8 +136,8 @@ mod tests {
         let new = |floor: &str| queue(json!({"preemptMinRuntime": floor, "priority": 7}), json!(null));
         let same = kept_of(&new("48h0m0s"), &old);
         assert_eq!((same.annotations.len(), same.warnings.len()), (1, 0));
-        assert_eq!(kept_of(&new("10m"), &old), Kept::default());
-        assert_eq!(kept_of(&queue(json!(null), json!(null)), &old), Kept::default());
+        assert_eq!(kept_of(&new("10m"), &old), V2Completion::default());
+        assert_eq!(kept_of(&queue(json!(null), json!(null)), &old), V2Completion::default());
     }
 
     #[test]
@@ -146,8 +146,8 @@ mod tests {
         let of = |floor: &str, text: &str| queue(json!({"preemptMinRuntime": floor}), json!({key: text}));
         let gone = kept_of(&of("10m", "2d"), &of("48h0m0s", "2d"));
         assert_eq!((gone.annotations, gone.warnings), (BTreeMap::from([(key.into(), None)]), vec![]));
-        assert_eq!(kept_of(&of("72h0m0s", "3d"), &of("48h0m0s", "2d")), Kept::default());
-        assert_eq!(kept_of(&of("48h0m0s", "2d"), &of("48h0m0s", "2d")), Kept::default());
+        assert_eq!(kept_of(&of("72h0m0s", "3d"), &of("48h0m0s", "2d")), V2Completion::default());
+        assert_eq!(kept_of(&of("48h0m0s", "2d"), &of("48h0m0s", "2d")), V2Completion::default());
     }
 
     #[test]
@@ -160,13 +160,13 @@ mod tests {
         assert_eq!(kept_of(&of("after"), &queue(json!({}), json!({}))).annotations, gone);
         let created = |annotations: Value| kept(&to_raw_value(&queue(json!({}), annotations)).unwrap(), None);
         assert_eq!(created(json!({key: "after", "tenure.dev/max-duration": "1h"})).annotations, gone);
-        assert_eq!(created(json!({"tenure.dev/max-duration": "1h"})), Kept::default());
+        assert_eq!(created(json!({"tenure.dev/max-duration": "1h"})), V2Completion::default());
     }
 
     #[test]
     fn fields_that_no_client_writes_are_kept_without_a_word() {
         let old = queue(json!({}), json!({"tenure.dev/status": "{}", "tenure.dev/v3alpha1": "{}"}));
-        let Kept { annotations, warnings } = kept_of(&queue(json!({}), json!(null)), &old);
+        let V2Completion { annotations, warnings } = kept_of(&queue(json!({}), json!(null)), &old);
         assert_eq!((annotations.len(), warnings.len()), (2, 0));
     }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_can_not_be_read_is_left_alone() {
         let old = queue(json!({}), json!({"tenure.dev/max-duration": "1h"}));
-        assert_eq!(kept_of(&json!("a"), &old), Kept::default());
-        assert_eq!(kept_of(&queue(json!({}), json!({"tenure.dev/a": 1})), &old), Kept::default());
+        assert_eq!(kept_of(&json!("a"), &old), V2Completion::default());
+        assert_eq!(kept_of(&queue(json!({}), json!({"tenure.dev/a": 1})), &old), V2Completion::default());
     }
 }

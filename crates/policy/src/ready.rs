@@ -144,12 +144,12 @@ pub struct RunMemory {
     /// The number of pods that have left without success, and that no other pod has replaced since.
     missed: u32,
     /// The lack of ready pods in the run. None: it has always had enough.
-    lacked: Option<Box<Lacked>>,
+    lacked: Option<Box<ReadinessLapse>>,
 }
 
 /// The memory of a run that had too few ready pods. Most runs have always had enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Lacked {
+struct ReadinessLapse {
     /// The time since which the run had too few when that was first seen.
     first_since: Timestamp,
     /// The earliest time since which the run has had too few, since it last had enough. None: it
@@ -188,7 +188,7 @@ impl RunMemory {
     /// Returns the lack of ready pods that the present pods show, completed by that of earlier pods
     /// of the run. Records it.
     pub fn recall(&mut self, shown: NotReady) -> NotReady {
-        let first = || Box::new(Lacked { first_since: shown.since, since: None });
+        let first = || Box::new(ReadinessLapse { first_since: shown.since, since: None });
         let lacked = self.lacked.get_or_insert_with(first);
         let since = lacked.since.map_or(shown.since, |since| since.min(shown.since));
         lacked.since = Some(since);

@@ -157,7 +157,7 @@ fn seconds(seconds: f64) -> SignedDuration {
 
 /// A workload that waits for its return, as far as the order needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingWorkload {
     /// The priority of its pods: the higher is served first.
     pub priority: i32,
     /// `metadata.creationTimestamp`.
@@ -168,7 +168,7 @@ pub struct Waiting {
     pub name: String,
 }
 
-impl Waiting {
+impl WaitingWorkload {
     /// Returns the time by which the workload is ordered among those of its priority.
     pub fn timestamp(&self, strategy: RequeuingTimestamp) -> Timestamp {
         match strategy {
@@ -180,7 +180,7 @@ impl Waiting {
 
 /// Returns the order of workloads: the higher priority first, then the earlier time by the
 /// strategy, then the name.
-pub fn order(strategy: RequeuingTimestamp) -> impl Fn(&Waiting, &Waiting) -> Ordering {
+pub fn order(strategy: RequeuingTimestamp) -> impl Fn(&WaitingWorkload, &WaitingWorkload) -> Ordering {
     move |one, other| {
         let by_priority = other.priority.cmp(&one.priority);
         let by_time = || one.timestamp(strategy).cmp(&other.timestamp(strategy));

@@ -17,11 +17,11 @@ use tenure_types::{
 
 use crate::{
     admission::{self, Findings, RunaiSubject, priority_class},
-    delegation::{Bounds, Change},
+    delegation::{DelegationBounds, QueueChange},
     field::FieldError,
     inheritance::Inheritance,
     queue::{self, RunaiQueue},
-    queue_change::Known,
+    queue_change::QueueChangeFacts,
     tree::Inherited,
 };
 
@@ -49,13 +49,13 @@ pub enum Reviewable {
 
 /// The facts that a review needs besides the object itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
+pub struct ReviewFacts<'a> {
     /// The queues of the run.ai family, and the configuration of floors.
     pub queues: &'a Inheritance<'a>,
     /// The only namespace in which queues of the tensorstack family count.
     pub t9k_system_namespace: &'a str,
     /// The longest floors that queues may have, by part of the tree.
-    pub bounds: &'a Bounds,
+    pub bounds: &'a DelegationBounds,
 }
 
 /// An object, as far as a review needs it. It is read once.
@@ -155,7 +155,7 @@ impl Reviewable {
 
 impl Subject {
     /// Returns the errors and warnings of the object by itself and among the known queues.
-    pub fn review(&self, context: &Context<'_>) -> Findings {
+    pub fn review(&self, context: &ReviewFacts<'_>) -> Findings {
         match self {
             Self::RunaiQueue(queue, errors_in_v2) => {
                 let mut findings = queue.review(context.queues);
@@ -181,16 +181,16 @@ impl Subject {
 
     /// Returns the warning of a change that ends runs, with their number as far as it is known.
     /// None: it ends none. `old` is the stored object, None for a creation.
-    pub fn ended(&self, old: Option<&Self>, known: &Known<'_, '_>) -> Option<String> {
+    pub fn ended(&self, old: Option<&Self>, known: &QueueChangeFacts<'_, '_>) -> Option<String> {
         let version = self.runai()?.version;
-        let Change { name, new, old } = self.change(old)?;
+        let QueueChange { name, new, old } = self.change(old)?;
         let is_moved = |old: &RunaiQueue| old.ceiling == new.ceiling && old.parent != new.parent;
         let field = if old.is_some_and(is_moved) { "parentQueue" } else { "maxDuration" };
         known.ended(&version.path(field), name, new, old)
     }
 
     /// Returns the warnings of a deletion.
-    pub fn deleted(&self, known: &Known<'_, '_>) -> Vec<String> {
+    pub fn deleted(&self, known: &QueueChangeFacts<'_, '_>) -> Vec<String> {
         self.runai().map_or_else(Vec::new, |queue| known.deleted(&queue.name))
     }
 
@@ -199,23 +199,23 @@ impl Subject {
     ///
     /// Apart from [`Self::review`], because a stored floor beyond the bounds doesn't excuse a new
     /// one.
-    pub fn beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
-        let Context { queues: Inheritance { tree, floors, .. }, bounds, .. } = context;
+    pub fn beyond_bounds(&self, old: Option<&Self>, context: &ReviewFacts<'_>) -> Vec<FieldError> {
+        let ReviewFacts { queues: Inheritance { tree, floors, .. }, bounds, .. } = context;
         let written = |field: Inherited| field.written(&self.runai()?.spec);
         let change = self.change(old);
         change.map_or_else(Vec::new, |change| bounds.exceeded(&change, written, tree, floors))
     }
 
     /// Returns the errors of queues below this one, which the change brings beyond their bounds.
-    pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
+    pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &ReviewFacts<'_>) -> Vec<FieldError> {
         let change = self.change(old);
         change.map_or_else(Vec::new, |change| context.bounds.brought(&change, context.queues.tree))
     }
 
     /// Returns the change of a queue of the run.ai family. None for other objects.
-    fn change<'s>(&'s self, old: Option<&'s Self>) -> Option<Change<'s>> {
+    fn change<'s>(&'s self, old: Option<&'s Self>) -> Option<QueueChange<'s>> {
         let RunaiSubject { name, queue: new, .. } = self.runai()?;
-        Some(Change { name, new, old: old.and_then(Self::runai).map(|old| &old.queue) })
+        Some(QueueChange { name, new, old: old.and_then(Self::runai).map(|old| &old.queue) })
     }
 
     fn runai(&self) -> Option<&RunaiSubject> {

@@ -16,11 +16,11 @@ const MOST: usize = 10;
 /// Each number includes the workloads before it, and the last is that of all. With ten workloads or
 /// fewer no start is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Runs(Vec<Before>);
+pub struct Runs(Vec<EarlierStarts>);
 
 /// The number of workloads that started before a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Before {
+struct EarlierStarts {
     /// A whole second.
     time: Timestamp,
     workloads: u32,
@@ -28,7 +28,7 @@ struct Before {
 
 /// A number of workloads, which may be a lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AtLeast {
+pub struct LowerBound {
     /// The number.
     pub workloads: u32,
     /// True if there may be more.
@@ -40,7 +40,7 @@ impl Runs {
     pub fn of(mut starts: Vec<Timestamp>) -> Self {
         starts.sort_unstable();
         let all = starts.len();
-        let mut times: Vec<Before> = Vec::new();
+        let mut times: Vec<EarlierStarts> = Vec::new();
         // of many starts, evenly spaced ones are shown
         let shown = all.min(MOST);
         for number in 1..=shown {
@@ -49,7 +49,7 @@ impl Runs {
             let time =
                 whole_second(*start).checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
             let workloads = starts.partition_point(|start| *start < time);
-            let before = Before { time, workloads: u32::try_from(workloads).unwrap_or(u32::MAX) };
+            let before = EarlierStarts { time, workloads: u32::try_from(workloads).unwrap_or(u32::MAX) };
             if times.last().is_none_or(|last| last.time < time) {
                 times.push(before);
             }
@@ -62,34 +62,34 @@ impl Runs {
         let read = |before: &Value| {
             let time = before.get("startedBefore")?.as_str()?.parse().ok()?;
             let workloads = before.get("workloads")?.as_u64()?.try_into().ok()?;
-            Some(Before { time, workloads })
+            Some(EarlierStarts { time, workloads })
         };
         let listed = workloads.get("runs").and_then(Value::as_array);
-        let mut times: Vec<Before> = listed.into_iter().flatten().filter_map(read).collect();
+        let mut times: Vec<EarlierStarts> = listed.into_iter().flatten().filter_map(read).collect();
         times.sort_by_key(|before| before.time);
         Self(times)
     }
 
     /// Returns the list as the status has it.
     pub fn written(&self) -> Value {
-        let before = |Before { time, workloads }: &Before| json!({"startedBefore": time.to_string(), "workloads": workloads});
+        let before = |EarlierStarts { time, workloads }: &EarlierStarts| json!({"startedBefore": time.to_string(), "workloads": workloads});
         self.0.iter().map(before).collect()
     }
 
     /// Returns the number of workloads that have run for longer than `run` at `now`. It is exact,
     /// or a lower bound.
-    pub fn longer_than(&self, run: SignedDuration, now: Timestamp) -> AtLeast {
-        let Ok(latest) = now.checked_sub(run) else { return AtLeast::default() };
+    pub fn longer_than(&self, run: SignedDuration, now: Timestamp) -> LowerBound {
+        let Ok(latest) = now.checked_sub(run) else { return LowerBound::default() };
         let place = self.0.partition_point(|before| before.time <= latest);
         let workloads = place.checked_sub(1).and_then(|place| self.0.get(place));
         let workloads = workloads.map_or(0, |before| before.workloads);
         // only one more workload than the sum before: that one is shown, and started later
         let next = self.0.get(place).map(|before| before.workloads);
-        AtLeast { workloads, or_more: next.is_some_and(|next| next.saturating_sub(workloads) > 1) }
+        LowerBound { workloads, or_more: next.is_some_and(|next| next.saturating_sub(workloads) > 1) }
     }
 }
 
-impl AtLeast {
+impl LowerBound {
     /// Returns the sum of both numbers.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn longer(runs: &Runs, seconds: i64, now: i64) -> (u32, bool) {
-        let AtLeast { workloads, or_more } = runs.longer_than(SignedDuration::from_secs(seconds), at(now));
+        let LowerBound { workloads, or_more } = runs.longer_than(SignedDuration::from_secs(seconds), at(now));
         (workloads, or_more)
     }
 

@@ -14,7 +14,7 @@ pub use crate::queue::Inherited;
 use crate::queue::RunaiQueue;
 
 use memo::Memo;
-pub use troubles::{Trouble, troubles, way};
+pub use troubles::{QueueTreeError, troubles, way};
 
 /// The queues of one family, linked to their parents. Queues of T9k have none.
 ///
@@ -26,7 +26,7 @@ pub struct QueueTree {
     /// The place of each name: of queues, and of missing parents.
     ids: HashMap<Box<str>, QueueId>,
     /// The queues and missing parents, by [`QueueId`].
-    nodes: Vec<Node>,
+    nodes: Vec<QueueNode>,
     /// The children of each of the nodes, in no order.
     children: Vec<BTreeSet<QueueId>>,
     /// Places whose queue was deleted, to be used again.
@@ -61,7 +61,7 @@ pub struct Cycle;
 /// processor's cache.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Node {
+struct QueueNode {
     name: Box<str>,
     /// The queue. None: it doesn't exist, but another queue names it as its parent.
     queue: Option<Box<RunaiQueue>>,
@@ -78,7 +78,7 @@ struct Node {
     nearest_reclaim: Memo,
 }
 
-impl Node {
+impl QueueNode {
     fn forget(&mut self) {
         (self.depth, self.nearest_preempt, self.nearest_reclaim) = Default::default();
     }
@@ -211,11 +211,11 @@ impl QueueTree {
         all
     }
 
-    fn node(&self, id: QueueId) -> Option<&Node> {
+    fn node(&self, id: QueueId) -> Option<&QueueNode> {
         self.nodes.get(id.place())
     }
 
-    fn node_mut(&mut self, id: QueueId) -> Option<&mut Node> {
+    fn node_mut(&mut self, id: QueueId) -> Option<&mut QueueNode> {
         self.nodes.get_mut(id.place())
     }
 
@@ -223,7 +223,7 @@ impl QueueTree {
         self.node(id).is_some_and(|node| node.queue.is_some())
     }
 
-    fn remember(&self, id: QueueId, memo: impl Fn(&Node) -> &Memo, value: u32) {
+    fn remember(&self, id: QueueId, memo: impl Fn(&QueueNode) -> &Memo, value: u32) {
         if let Some(node) = self.node(id) {
             memo(node).set(self.generation, value);
         }
@@ -245,9 +245,9 @@ impl QueueTree {
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
-        let node = Node { name: name.into(), ..Node::default() };
+        let node = QueueNode { name: name.into(), ..QueueNode::default() };
         let id = self.free.pop().unwrap_or_else(|| {
-            self.nodes.push(Node::default());
+            self.nodes.push(QueueNode::default());
             self.children.push(BTreeSet::new());
             // a cluster has far fewer queues than a u32 has values
             QueueId(u32::try_from(self.nodes.len()).map_or(NO_QUEUE, |len| len.saturating_sub(1)))

@@ -17,20 +17,20 @@ use std::{cmp::Reverse, collections::HashMap, ptr};
 use jiff::Timestamp;
 
 use crate::{
-    gang::Progress,
-    preemption::{Goings, Preemptor, Rule, Rules, Victim, Workload},
+    gang::PodProgress,
+    preemption::{Preemptor, Rule, Rules, Victim, VictimsByWorkload, Workload},
 };
 
-pub use budgets::Budget;
+pub use budgets::MatchingBudget;
 use budgets::violating;
 use exchange::Exchange;
 pub use exchange::Neighbor;
-pub use requests::{Requests, Resource};
-use wait::{MayGo, enough_from};
+pub use requests::{Requests, ResourceName};
+use wait::{PreemptibleFrom, enough_from};
 
 /// A pod of a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct VictimCandidate<'a> {
     /// The pod as a victim.
     pub victim: Victim<'a>,
     /// The priority of the pod.
@@ -44,16 +44,16 @@ pub struct Candidate<'a> {
     pub frees: bool,
 }
 
-impl Candidate<'_> {
+impl VictimCandidate<'_> {
     /// True if the pod has ended or is terminating.
     fn is_gone(&self) -> bool {
-        self.victim.progress == Progress::Gone
+        self.victim.progress == PodProgress::Gone
     }
 }
 
 /// Pods that go in place of the offered ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Others {
+pub struct Replacements {
     /// The places of these pods among the pods of the node, the most important first. At least one.
     pub victims: Vec<usize>,
     /// The number of these pods whose eviction violates a disruption budget.
@@ -62,7 +62,7 @@ pub struct Others {
 
 /// The reason why a node is dropped from the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protected {
+pub struct NodeProtection {
     /// The rule that protects the first protected pod among the offered victims.
     pub rule: Rule,
     /// The end of the last protection of an offered victim. None: one of them has no known end.
@@ -74,7 +74,7 @@ pub struct Protected {
 
 /// The search for the victims of a preemptor at a node.
 #[derive(Clone, Copy)]
-pub struct Search<'s, 't> {
+pub struct VictimSearch<'s, 't> {
     /// The rules that decide.
     pub rules: &'s Rules<'t>,
     /// The pod that wants room.
@@ -85,7 +85,7 @@ pub struct Search<'s, 't> {
     pub limits_volumes: bool,
     /// Returns the disruption budgets that select the pod at a place. Asked of few pods, since
     /// comparing labels is slow.
-    pub budgets: &'s dyn Fn(usize) -> Vec<Budget>,
+    pub budgets: &'s dyn Fn(usize) -> Vec<MatchingBudget>,
 }
 
 /// Returns the reason why these victims can't be had together. None: the preemptor may have them.
@@ -93,7 +93,7 @@ pub fn protected<'v>(
     rules: &Rules<'_>,
     preemptor: &Preemptor<'_>,
     victims: impl Iterator<Item = Victim<'v>> + Clone,
-) -> Option<Protected> {
+) -> Option<NodeProtection> {
     // most victims may go, no matter which others go with them
     if victims.clone().all(|victim| rules.is_free(preemptor, &victim)) {
         return None;
@@ -102,7 +102,7 @@ pub fn protected<'v>(
     let mut protected = rulings.filter_map(|ruling| Some((ruling.rule?, ruling.until)));
     let (rule, first) = protected.next()?;
     let until = first.and_then(|first| protected.try_fold(first, |last, (_, until)| Some(last.max(until?))));
-    Some(Protected { rule, until })
+    Some(NodeProtection { rule, until })
 }
 
 /// The importance of a pod: its priority. Of pods with the same priority, the younger is less
@@ -110,10 +110,10 @@ pub fn protected<'v>(
 type Rank = (i32, Reverse<Option<Timestamp>>);
 
 /// A pod that may be taken in place of an offered one.
-struct Takeable<'p, 'a> {
+struct ReplacementCandidate<'p, 'a> {
     /// The place of the pod among the pods of the node.
     place: usize,
-    pod: &'p Candidate<'a>,
+    pod: &'p VictimCandidate<'a>,
     /// The place of the first pod of its rigid workload, whose pods go together. None: the pod may
     /// go alone.
     with: Option<usize>,
@@ -123,13 +123,13 @@ struct Takeable<'p, 'a> {
 
 /// The pods of a rigid workload on a node that may be taken: the first place, their number, and the
 /// greatest importance.
-struct Rigid {
+struct RigidWorkload {
     first: usize,
     pods: u32,
     rank: Rank,
 }
 
-impl Search<'_, '_> {
+impl VictimSearch<'_, '_> {
     /// Finds pods that may be preempted in place of the protected ones, and that free as much.
     /// `pods` are all pods of the node, and `offered` the places of those that the scheduler would
     /// evict. Offered pods that are terminating stay among the victims, and need no substitute.
@@ -137,15 +137,19 @@ impl Search<'_, '_> {
     /// # Errors
     ///
     /// The error is the time before which there are no such pods. None: no such time is known.
-    pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
+    pub fn others(
+        &self,
+        pods: &[VictimCandidate<'_>],
+        offered: &[usize],
+    ) -> Result<Replacements, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);
         let mut exchange = Exchange::new(self.neighbor, pods, offered, self.limits_volumes).ok_or(None)?;
         let may_go = pods.iter().enumerate().map(|(place, pod)| {
             let is_free = exchange.may_go(&pod.neighbor) || offered.contains(&place);
-            if is_free { self.may_go(pod) } else { MayGo::Never }
+            if is_free { self.may_go(pod) } else { PreemptibleFrom::Never }
         });
-        let may_go: Vec<MayGo> = may_go.collect();
+        let may_go: Vec<PreemptibleFrom> = may_go.collect();
         let taken = self.takeable(pods, offered, &may_go);
         if !exchange.must_go.iter().all(|place| taken.iter().any(|of| of.place == *place)) {
             return Err(None);
@@ -162,10 +166,10 @@ impl Search<'_, '_> {
     /// together don't free enough, or the preemptor wouldn't fit for another reason.
     fn least(
         &self,
-        taken: &[Takeable<'_, '_>],
+        taken: &[ReplacementCandidate<'_, '_>],
         needed: &Requests,
         exchange: &mut Exchange<'_>,
-    ) -> Option<Others> {
+    ) -> Option<Replacements> {
         let mut freed = Requests::sum(taken.iter().map(|of| of.pod.requests));
         for of in taken {
             exchange.take(of.place);
@@ -173,7 +177,7 @@ impl Search<'_, '_> {
         if !freed.covers(needed) || !exchange.holds() {
             return None;
         }
-        let budgets: Vec<Vec<Budget>> = taken.iter().map(|of| (self.budgets)(of.place)).collect();
+        let budgets: Vec<Vec<MatchingBudget>> = taken.iter().map(|of| (self.budgets)(of.place)).collect();
         // spared in the scheduler's order: first pods whose eviction would violate a budget, then
         // the most important
         let kept_by_budgets = violating(budgets.iter().map(Vec::as_slice));
@@ -200,7 +204,7 @@ impl Search<'_, '_> {
         let of_left = left().filter_map(|place| budgets.get(place).map(Vec::as_slice));
         let budget_violations = violating(of_left).len();
         let victims: Vec<usize> = left().rev().filter_map(|place| Some(taken.get(place)?.place)).collect();
-        (!victims.is_empty()).then_some(Others { victims, budget_violations })
+        (!victims.is_empty()).then_some(Replacements { victims, budget_violations })
     }
 
     /// Returns all pods that may be taken at once, the least important first, and the pods of a
@@ -208,24 +212,24 @@ impl Search<'_, '_> {
     /// scheduler has chosen.
     fn takeable<'p, 'a>(
         &self,
-        pods: &'p [Candidate<'a>],
+        pods: &'p [VictimCandidate<'a>],
         offered: &[usize],
-        may_go: &[MayGo],
-    ) -> Vec<Takeable<'p, 'a>> {
-        let free = pods.iter().zip(may_go).enumerate().filter(|(_, (_, may))| **may == MayGo::Now);
-        let mut sorted: Vec<Takeable<'p, 'a>> = Vec::with_capacity(pods.len());
-        let mut rigid: HashMap<*const Workload<'_>, Rigid> = HashMap::new();
+        may_go: &[PreemptibleFrom],
+    ) -> Vec<ReplacementCandidate<'p, 'a>> {
+        let free = pods.iter().zip(may_go).enumerate().filter(|(_, (_, may))| **may == PreemptibleFrom::Now);
+        let mut sorted: Vec<ReplacementCandidate<'p, 'a>> = Vec::with_capacity(pods.len());
+        let mut rigid: HashMap<*const Workload<'_>, RigidWorkload> = HashMap::new();
         for (place, (pod, _)) in free {
             let rank = (pod.priority, Reverse(pod.victim.scheduled_at));
             let unit = pod.victim.unit();
             let mut with = None;
             if unit.pods.is_rigid() {
-                let new = Rigid { first: place, pods: 0, rank };
+                let new = RigidWorkload { first: place, pods: 0, rank };
                 let all = rigid.entry(ptr::from_ref(unit)).or_insert(new);
                 (all.pods, all.rank) = (all.pods.saturating_add(1), all.rank.max(rank));
                 with = Some(all.first);
             }
-            sorted.push(Takeable { place, pod, with, rank });
+            sorted.push(ReplacementCandidate { place, pod, with, rank });
         }
         sorted.retain_mut(|of| {
             let unit = of.pod.victim.unit();
@@ -234,7 +238,7 @@ impl Search<'_, '_> {
             all.pods == unit.pods.running().total() || offered.contains(&of.place)
         });
         sorted.sort_by_key(|of| (of.rank, of.with));
-        let mut going = Goings::default();
+        let mut going = VictimsByWorkload::default();
         // a part that goes as a whole is a loss to its workload
         let whole = sorted.iter().filter(|of| !of.pod.victim.unit().is_elastic());
         whole.for_each(|of| going.add(&of.pod.victim));

@@ -21,7 +21,8 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    address::ListenAddress, client, listener::Bounds, process::ProcessMetrics, readiness::ProcessReadiness,
+    address::ListenAddress, client, listener::ListenerLimits, process::ProcessMetrics,
+    readiness::ProcessReadiness,
 };
 
 /// The most connections. Those of kubelets and of Prometheus are few.
@@ -69,8 +70,9 @@ impl AdminArgs {
         let context = || format!("--admin-listen {admin_listen}");
         let listener = admin_listen.bind().await.with_context(context)?;
         info!(address = %listener.local_addr()?, "Serving probes and metrics");
-        let mut server = axum_server::from_tcp(listener)?.acceptor(Bounds::new(CONNECTIONS)).http1_only();
-        Bounds::of_server(&mut server);
+        let mut server =
+            axum_server::from_tcp(listener)?.acceptor(ListenerLimits::new(CONNECTIONS)).http1_only();
+        ListenerLimits::of_server(&mut server);
         // the future is large, and would be in every future around it
         let future = Box::pin(server.serve(router(readiness, registry).into_make_service()));
         Ok(async { Ok(future.await?) })

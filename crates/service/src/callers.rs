@@ -58,12 +58,12 @@ pub struct ClientCa {
     /// The name of the flag, without dashes.
     flag: &'static str,
     file: PathBuf,
-    loaded: Arc<RwLock<Loaded>>,
+    loaded: Arc<RwLock<LoadedVerifier>>,
 }
 
 /// The content of the file, and the verifier made of it.
 #[derive(Debug)]
-struct Loaded {
+struct LoadedVerifier {
     pem: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
@@ -75,7 +75,7 @@ impl ClientCa {
     /// # Errors
     /// If the file can't be read, has no certificate, or has one that can't be a root.
     pub fn load(flag: &'static str, file: PathBuf) -> anyhow::Result<Self> {
-        let loaded = std::fs::read(&file).map_err(anyhow::Error::from).and_then(Loaded::of);
+        let loaded = std::fs::read(&file).map_err(anyhow::Error::from).and_then(LoadedVerifier::of);
         let loaded = loaded.with_context(|| describe(flag, &file))?;
         Ok(Self { flag, file, loaded: Arc::new(RwLock::new(loaded)) })
     }
@@ -106,7 +106,7 @@ impl ClientCa {
             tokio::time::sleep(interval).await;
             let taken = match tokio::fs::read(&self.file).await {
                 Ok(pem) if pem == self.loaded.read().pem || Some(&pem) == refused.as_ref() => continue,
-                Ok(pem) => Loaded::of(pem.clone()).inspect_err(|_| refused = Some(pem)),
+                Ok(pem) => LoadedVerifier::of(pem.clone()).inspect_err(|_| refused = Some(pem)),
                 Err(error) => Err(error.into()),
             };
             let file = self.file.display();
@@ -125,7 +125,7 @@ fn describe(flag: &str, file: &Path) -> String {
     format!("--{flag} {}", file.display())
 }
 
-impl Loaded {
+impl LoadedVerifier {
     /// Reads all certificates of a PEM text.
     fn of(pem: Vec<u8>) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();

@@ -17,7 +17,7 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use tracing::warn;
 
-use crate::{call::call, log::with_causes, readiness::Awaited};
+use crate::{call::call, log::with_causes, readiness::AwaitedCondition};
 
 /// The requests of a measurement. With the time between them they take more than the second that
 /// Date headers are exact to.
@@ -46,11 +46,11 @@ const SPAN: Duration = Duration::from_secs(15);
 /// counts from the next answer on, and a clock that is set forward after two minutes. A caller that
 /// must not be early makes a request first.
 #[derive(Clone, Debug)]
-pub struct ServerClock(Arc<Mutex<Answers>>);
+pub struct ServerClock(Arc<Mutex<ClockEstimate>>);
 
 /// The bounds of the servers' clocks that answers have shown, by the local monotonic clock.
 #[derive(Debug)]
-struct Answers {
+struct ClockEstimate {
     /// The instant for which all bounds hold.
     epoch: Instant,
     /// True once a measurement has succeeded: before, the time may be a second behind.
@@ -68,24 +68,24 @@ struct Span {
     /// The latest of the lower bounds. With a single clock it is the closest.
     latest: Timestamp,
     /// The bounds of the answer whose upper bound is the earliest.
-    earliest: Bounds,
+    earliest: EpochBounds,
 }
 
 /// The times between which the clock of the answering server was at the epoch.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct EpochBounds {
     from: Timestamp,
     to: Timestamp,
 }
 
-impl Answers {
+impl ClockEstimate {
     /// Takes in the date of an answer that arrived at `at`, to a request sent at `sent`.
     fn add(&mut self, date: Timestamp, sent: Instant, at: Instant) {
         let before = |time: Timestamp, instant: Instant| {
             time.checked_sub(since(self.epoch, instant)).unwrap_or(Timestamp::MIN)
         };
         let over = date.checked_add(EXACT_TO).unwrap_or(Timestamp::MAX);
-        let bounds = Bounds { from: before(date, at), to: before(over, sent) };
+        let bounds = EpochBounds { from: before(date, at), to: before(over, sent) };
         match self.spans.back_mut().filter(|span| at.saturating_duration_since(span.begun) < SPAN) {
             Some(span) => {
                 span.latest = span.latest.max(bounds.from);
@@ -128,7 +128,7 @@ fn date(headers: &HeaderMap) -> anyhow::Result<Timestamp> {
 
 impl Default for ServerClock {
     fn default() -> Self {
-        let answers = Answers { epoch: Instant::now(), is_measured: false, spans: VecDeque::new() };
+        let answers = ClockEstimate { epoch: Instant::now(), is_measured: false, spans: VecDeque::new() };
         Self(Arc::new(Mutex::new(answers)))
     }
 }
@@ -137,7 +137,7 @@ impl ServerClock {
     /// Creates a measured clock that shows this time, as if an answer had just said so.
     pub fn starting_at(time: Timestamp) -> Self {
         let now = Instant::now();
-        let mut answers = Answers { epoch: now, is_measured: true, spans: VecDeque::new() };
+        let mut answers = ClockEstimate { epoch: now, is_measured: true, spans: VecDeque::new() };
         answers.add(time, now, now);
         Self(Arc::new(Mutex::new(answers)))
     }
@@ -167,7 +167,7 @@ impl ServerClock {
     /// Measures the clock every minute, and after a failure every 2 seconds. Never returns.
     /// `measured` is done after the first measurement. A failure is logged once, until a
     /// measurement succeeds.
-    pub async fn measure(self, client: Client, measured: Awaited) {
+    pub async fn measure(self, client: Client, measured: AwaitedCondition) {
         let mut failed = false;
         loop {
             match self.sample(&client).await {
@@ -216,7 +216,7 @@ mod tests {
     /// Some API servers behind one address, and what a client has heard of them.
     struct World {
         start: Instant,
-        answers: Answers,
+        answers: ClockEstimate,
         random: u64,
         /// In milliseconds.
         elapsed: i64,
@@ -227,7 +227,7 @@ mod tests {
     impl World {
         fn new(servers: usize) -> Self {
             let start = Instant::now();
-            let answers = Answers { epoch: start, is_measured: true, spans: VecDeque::new() };
+            let answers = ClockEstimate { epoch: start, is_measured: true, spans: VecDeque::new() };
             Self { start, answers, random: 1, elapsed: 0, servers: vec![(BEGIN, None); servers] }
         }
 

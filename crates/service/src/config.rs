@@ -60,7 +60,7 @@ impl ConfigArgs {
         let first = read(&bytes, parse).map_err(|error| anyhow!("{}: {error}", describe(&path)))?;
         let metrics = Metrics::register(registry);
         metrics.good();
-        let file = File { path, parse, metrics, held: bytes, refused: None };
+        let file = ReloadedFile { path, parse, metrics, held: bytes, refused: None };
         Ok((first, Reload(Some((file, interval)))))
     }
 }
@@ -71,7 +71,7 @@ fn describe(path: &Path) -> String {
 }
 
 /// The reloads of a configuration file after its first read. None: there is no file.
-pub struct Reload<T, E>(Option<(File<T, E>, Duration)>);
+pub struct Reload<T, E>(Option<(ReloadedFile<T, E>, Duration)>);
 
 impl<T, E: Display> Reload<T, E> {
     /// Passes on each good configuration that differs from the last. Never returns.
@@ -89,7 +89,7 @@ impl<T, E: Display> Reload<T, E> {
 }
 
 /// A configuration file, and the content that is in use.
-struct File<T, E> {
+struct ReloadedFile<T, E> {
     path: PathBuf,
     parse: fn(&str) -> Result<T, E>,
     metrics: Metrics,
@@ -100,7 +100,7 @@ struct File<T, E> {
     refused: Option<Result<Vec<u8>, String>>,
 }
 
-impl<T, E: Display> File<T, E> {
+impl<T, E: Display> ReloadedFile<T, E> {
     /// Returns a good configuration that differs from the one in use. None: the file is unchanged,
     /// bad or gone, or is being written. Polls instead of watching: a mounted `ConfigMap` changes
     /// by a swap of symbolic links, after which a watch on the file gets no more events.
@@ -222,7 +222,7 @@ mod tests {
 
     struct Case {
         directory: TempDir,
-        file: File<u32, ParseIntError>,
+        file: ReloadedFile<u32, ParseIntError>,
     }
 
     fn load(path: &Path) -> anyhow::Result<(u32, Reload<u32, ParseIntError>)> {

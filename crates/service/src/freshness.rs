@@ -31,12 +31,12 @@ use tokio::{sync::watch, time::Instant};
 /// The freshness of all watches of a process. Clones share the watches. As a collector: the metric
 /// `watch_staleness_seconds`, by kind.
 #[derive(Clone, Debug, Default)]
-pub struct Freshness(Arc<Shared>);
+pub struct Freshness(Arc<SharedWatches>);
 
 /// The watches by number, and the signals between watches and callers.
 #[derive(Debug, Default)]
-struct Shared {
-    watches: Mutex<BTreeMap<u64, Answers>>,
+struct SharedWatches {
+    watches: Mutex<BTreeMap<u64, WatchAnswers>>,
     next: AtomicU64,
     /// Sent to when a watch is confirmed or ends.
     changed: watch::Sender<()>,
@@ -47,7 +47,7 @@ struct Shared {
 
 /// The answers to one watch.
 #[derive(Debug)]
-struct Answers {
+struct WatchAnswers {
     /// The name of the watched kind, for people and for the metric.
     kind: String,
     /// True if acts wait for this watch.
@@ -62,7 +62,7 @@ struct Answers {
 /// The freshness of one watch. Its drop ends the watch.
 #[derive(Debug)]
 pub struct WatchFreshness {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWatches>,
     id: u64,
 }
 
@@ -71,7 +71,7 @@ impl Freshness {
     /// metric alone shows its staleness.
     pub fn watch(&self, kind: &str, is_required: bool) -> WatchFreshness {
         let id = self.0.next.fetch_add(1, Relaxed);
-        let answers = Answers { kind: kind.into(), is_required, heard: Instant::now(), confirmed: None };
+        let answers = WatchAnswers { kind: kind.into(), is_required, heard: Instant::now(), confirmed: None };
         self.0.watches.lock().insert(id, answers);
         WatchFreshness { shared: Arc::clone(&self.0), id }
     }
@@ -93,7 +93,7 @@ impl Freshness {
     /// or without an answer for longer than `bound`. A failure takes the confirmation back. None:
     /// all required watches are fresh.
     pub fn unconfirmed(&self, since: Option<Instant>, bound: Duration) -> Option<String> {
-        let is_confirmed = |answers: &Answers| {
+        let is_confirmed = |answers: &WatchAnswers| {
             answers.confirmed.is_some_and(|confirmed| since.is_none_or(|since| since <= confirmed))
                 && answers.heard.elapsed() <= bound
         };
@@ -125,7 +125,7 @@ impl Freshness {
 
 impl WatchFreshness {
     /// Changes the answers of this watch.
-    fn update(&self, update: impl FnOnce(&mut Answers)) {
+    fn update(&self, update: impl FnOnce(&mut WatchAnswers)) {
         self.shared.watches.lock().get_mut(&self.id).map(update);
     }
 

@@ -1,5 +1,5 @@
 //! Holds back acts while what the keeper knows may be out of date. The loop of a controller
-//! ([`Run`](crate::work::Run)) begins no call while its gate is closed.
+//! ([`WorkLoop`](crate::work::WorkLoop)) begins no call while its gate is closed.
 //!
 //! An open gate says that the watches have caught up, not that a single object is still as it was
 //! shown.

@@ -10,8 +10,8 @@ use tenure_types::podgroup::{PodGroup, PodGroupKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    readiness::{Awaited, ProcessReadiness},
-    served::{Kinds, Served, follow_served},
+    readiness::{AwaitedCondition, ProcessReadiness},
+    served::{Kinds, ServedApiGroups, follow_served},
     watch::{Store, follow, follow_while_served},
 };
 
@@ -25,7 +25,7 @@ pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,
     readiness: ProcessReadiness,
-    looked: Awaited,
+    looked: AwaitedCondition,
 ) where
     S: Store<PodGroup> + Send + 'static,
     S::Key: Send,
@@ -36,12 +36,12 @@ pub async fn follow_groups<S>(
         let api = Api::all_with(client.clone(), &resource);
         follow(api, watcher::Config::default(), synced, store(kind))
     });
-    let groups = Groups { client: client.clone(), store };
+    let groups = PodGroupKinds { client: client.clone(), store };
     tokio::join!(join_all(families), follow_served(client, groups, readiness, looked));
 }
 
 /// The kinds that aren't of the two families.
-struct Groups<F> {
+struct PodGroupKinds<F> {
     client: Client,
     store: F,
 }
@@ -56,7 +56,7 @@ fn others() -> impl Iterator<Item = PodGroupKind> {
     PodGroupKind::ALL.into_iter().filter(|kind| !FAMILIES.contains(kind))
 }
 
-impl<F, S> Kinds for Groups<F>
+impl<F, S> Kinds for PodGroupKinds<F>
 where
     F: Fn(PodGroupKind) -> S,
     S: Store<PodGroup> + Send + 'static,
@@ -74,7 +74,7 @@ where
         others().map(|kind| kind.group().to_owned()).collect()
     }
 
-    fn served(&self, served: &Served) -> Vec<(PodGroupKind, ApiResource)> {
+    fn served(&self, served: &ServedApiGroups) -> Vec<(PodGroupKind, ApiResource)> {
         let version = |kind: PodGroupKind| {
             let group = served.get(kind.group())?;
             let resources = kind.versions().iter().flat_map(|version| group.versioned_resources(version));

@@ -1,4 +1,4 @@
-//! The listener of every port of a server: [`Bounds`] of the HTTPS port and of the admin port.
+//! The listener of every port of a server: [`ListenerLimits`] of the HTTPS port and of the admin port.
 //! Connections are bounded in number, in total and per peer; in the bytes that they are held for;
 //! and in time. A connection beyond the bounds is closed at once, so that it costs nothing and
 //! delays no other.
@@ -16,7 +16,7 @@ use tokio_io_timeout::TimeoutStream;
 use tracing::warn;
 
 use linger::Lingering;
-use places::{Place, Places};
+use places::{ConnectionPlace, ConnectionPlaces};
 
 /// The timeout for a client's next byte, in any state of the connection, and for the headers of a
 /// request. API servers keep idle connections for 90 s, and a server that closes a connection
@@ -53,15 +53,15 @@ pub type Connection = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
 
 /// The bounds of one port. Clones share its places.
 #[derive(Clone, Debug)]
-pub struct Bounds(Places);
+pub struct ListenerLimits(ConnectionPlaces);
 
-impl Bounds {
+impl ListenerLimits {
     /// Returns the bounds of a port for this number of connections, or for a quarter of the files
     /// that the process may have open, if that is less. Raises the limit of open files first.
     pub fn new(connections: usize) -> Self {
         let files = raise_open_files().and_then(|files| usize::try_from(files / 4).ok());
         let most = files.map_or(connections, |files| files.min(connections));
-        Self(Places::new(most, most.div_ceil(PEERS)))
+        Self(ConnectionPlaces::new(most, most.div_ceil(PEERS)))
     }
 
     /// Sets what a connection of a server may take, in headers, bodies, streams and time.
@@ -87,7 +87,7 @@ impl Bounds {
     ///
     /// # Errors
     /// If the port has no place for the connection.
-    pub fn take(&self, stream: TcpStream, times: usize) -> io::Result<(Connection, Arc<Place>)> {
+    pub fn take(&self, stream: TcpStream, times: usize) -> io::Result<(Connection, Arc<ConnectionPlace>)> {
         let place = self.0.take(stream.peer_addr()?.ip(), times).ok_or_else(no_place)?;
         stream.set_nodelay(true)?;
         let mut stream = TimeoutStream::new(stream);
@@ -103,7 +103,7 @@ pub fn no_place() -> io::Error {
 }
 
 /// Accepts connections in the clear, for the admin port.
-impl<S> Accept<TcpStream, S> for Bounds {
+impl<S> Accept<TcpStream, S> for ListenerLimits {
     type Stream = Connection;
     type Service = S;
     type Future = std::future::Ready<io::Result<(Connection, S)>>;
@@ -139,8 +139,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut server = axum_server::from_tcp(listener).unwrap().acceptor(Bounds::new(16));
-        Bounds::of_server(&mut server);
+        let mut server = axum_server::from_tcp(listener).unwrap().acceptor(ListenerLimits::new(16));
+        ListenerLimits::of_server(&mut server);
         let task = tokio::spawn(server.serve(Router::new().into_make_service()));
         let (mut from_server, mut to_server) = TcpStream::connect(address).await.unwrap().into_split();
         let closed = tokio::spawn(async move { from_server.read_to_end(&mut Vec::new()).await });

@@ -32,7 +32,7 @@ pub struct ProcessReadiness {
 
 /// A condition that a process waits for. Conditions of the same name are one.
 #[derive(Clone, Debug)]
-pub struct Awaited {
+pub struct AwaitedCondition {
     /// The name of the condition: for watches the kind, as people read it.
     pub(crate) what: String,
     readiness: ProcessReadiness,
@@ -52,13 +52,13 @@ impl ProcessReadiness {
         Self { awaited: Arc::default(), ..self.clone() }
     }
 
-    /// Adds a condition: the process is unready until [`Awaited::done`].
-    pub fn awaiting(&self, what: impl Into<String>) -> Awaited {
+    /// Adds a condition: the process is unready until [`AwaitedCondition::done`].
+    pub fn awaiting(&self, what: impl Into<String>) -> AwaitedCondition {
         let what = what.into();
         self.awaited.send_modify(|awaited| {
             awaited.insert(what.clone());
         });
-        Awaited { what, readiness: self.clone() }
+        AwaitedCondition { what, readiness: self.clone() }
     }
 
     /// Returns once no condition is left. Neither staleness nor draining matters here.
@@ -96,7 +96,7 @@ impl ProcessReadiness {
     }
 }
 
-impl Awaited {
+impl AwaitedCondition {
     /// Adds a watch of the condition's name to the freshness of the process.
     pub fn watch(&self, is_required: bool) -> WatchFreshness {
         self.readiness.freshness.watch(&self.what, is_required)

@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 use crate::{
     call::{ApiError, call},
     log::with_causes,
-    readiness::{Awaited, ProcessReadiness},
+    readiness::{AwaitedCondition, ProcessReadiness},
 };
 
 /// The interval of the checks, and so the longest time for which a new kind stays unseen.
@@ -36,7 +36,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// The API groups that the API server has, by name.
-pub type Served = HashMap<String, ApiGroup>;
+pub type ServedApiGroups = HashMap<String, ApiGroup>;
 
 /// A set of kinds that are followed as long as the cluster has them.
 pub trait Kinds {
@@ -56,7 +56,7 @@ pub trait Kinds {
     fn groups(&self) -> BTreeSet<String>;
 
     /// Returns the kinds that the cluster has, each in the version to follow.
-    fn served(&self, served: &Served) -> Vec<(Self::Key, ApiResource)>;
+    fn served(&self, served: &ServedApiGroups) -> Vec<(Self::Key, ApiResource)>;
 
     /// True if a kind is still to be followed. By default each is.
     fn have(&self, _: Self::Key) -> bool {
@@ -85,7 +85,7 @@ pub async fn follow_served<K: Kinds>(
     client: Client,
     mut kinds: K,
     mut readiness: ProcessReadiness,
-    looked: Awaited,
+    looked: AwaitedCondition,
 ) {
     let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
     let mut follows = FuturesUnordered::new();
@@ -131,7 +131,11 @@ pub async fn follow_served<K: Kinds>(
 
 /// Returns, after a wait, the wanted API groups that the API server has, and the error if it didn't
 /// answer for all of them.
-async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> (Served, Option<String>) {
+async fn look(
+    client: &Client,
+    groups: BTreeSet<String>,
+    after: Duration,
+) -> (ServedApiGroups, Option<String>) {
     tokio::time::sleep(after).await;
     let (mut served, mut failed) = (HashMap::new(), None);
     let all = match call(client.list_api_groups()).await {

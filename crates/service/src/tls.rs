@@ -31,11 +31,11 @@ use tracing::info;
 use crate::{
     address::ListenAddress,
     callers::{AnyClient, ClientCa, ClientChain, Peer},
-    listener::{Bounds, Connection, no_place},
+    listener::{Connection, ListenerLimits, no_place},
     readiness::ProcessReadiness,
     validity::CertificateEnds,
 };
-use certificate::{Origin, ServedCertificate};
+use certificate::{CertificateOrigin, ServedCertificate};
 
 pub use certificate::MadeCertificate;
 
@@ -113,8 +113,8 @@ impl TlsArgs {
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
         let origin = match made {
-            None => Origin::Files { certificate: tls_cert_file, key: tls_key_file },
-            Some(made) => Origin::Made(made),
+            None => CertificateOrigin::Files { certificate: tls_cert_file, key: tls_key_file },
+            Some(made) => CertificateOrigin::Made(made),
         };
         let valid = readiness.awaiting("a certificate that is valid");
         let mut certificate = ServedCertificate { origin, clients, ends: ends.clone(), valid };
@@ -126,11 +126,11 @@ impl TlsArgs {
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
-        let (bounds, tls) = (Bounds::new(CONNECTIONS), RustlsAcceptor::new(config.clone()));
+        let (bounds, tls) = (ListenerLimits::new(CONNECTIONS), RustlsAcceptor::new(config.clone()));
         let tls = tls.handshake_timeout(HANDSHAKE_TIMEOUT);
         let acceptor = Identify { bounds, tls, authorities: authorities.iter().cloned().collect() };
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
-        Bounds::of_server(&mut server);
+        ListenerLimits::of_server(&mut server);
         let reload_authorities = async {
             join_all(authorities.iter().map(|authority| authority.reload(&ends, tls_reload_interval))).await;
             std::future::pending::<()>().await;
@@ -167,7 +167,7 @@ fn draining(router: Router, readiness: ProcessReadiness) -> Router {
 /// shown.
 #[derive(Clone, Debug)]
 struct Identify {
-    bounds: Bounds,
+    bounds: ListenerLimits,
     tls: RustlsAcceptor,
     authorities: Arc<[ClientCa]>,
 }

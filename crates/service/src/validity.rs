@@ -33,7 +33,7 @@ pub struct CertificateEnds {
 
 /// The state of a certificate at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ValidityState {
     Good,
     EndsSoon,
     Invalid,
@@ -82,10 +82,12 @@ impl CertificateEnds {
         self.ends.get_or_create(&labels).set(i64::try_from(seconds).unwrap_or(i64::MAX));
         let now = SystemTime::now();
         let state = state(validity, now);
-        if state != State::Good && self.warned.lock().insert(usage, validity.until) != Some(validity.until) {
+        if state != ValidityState::Good
+            && self.warned.lock().insert(usage, validity.until) != Some(validity.until)
+        {
             warn_of(usage, validity, now);
         }
-        state != State::Invalid
+        state != ValidityState::Invalid
     }
 }
 
@@ -106,12 +108,12 @@ fn warn_of(certificate: &str, validity: Validity, now: SystemTime) {
 }
 
 /// Returns the state of a certificate at a time.
-fn state(validity: Validity, now: SystemTime) -> State {
+fn state(validity: Validity, now: SystemTime) -> ValidityState {
     let near = WARNED_WITHIN.min(validity.length() / 6);
     match validity.until.duration_since(now) {
-        _ if !validity.holds(now) => State::Invalid,
-        Ok(left) if left >= near => State::Good,
-        _ => State::EndsSoon,
+        _ if !validity.holds(now) => ValidityState::Invalid,
+        Ok(left) if left >= near => ValidityState::Good,
+        _ => ValidityState::EndsSoon,
     }
 }
 
@@ -132,16 +134,16 @@ mod tests {
     fn a_certificate_ends_soon_in_its_last_sixth_or_its_last_fortnight_whichever_is_shorter() {
         let of_days = |days: u64| Validity { from: at(0), until: at(days * DAY) };
         for (days, now, expected) in [
-            (60, 50 * DAY - 1, State::Good),
-            (60, 50 * DAY + 1, State::EndsSoon),
-            (365, 351 * DAY, State::Good),
-            (365, 351 * DAY + 1, State::EndsSoon),
-            (60, 60 * DAY, State::Invalid),
+            (60, 50 * DAY - 1, ValidityState::Good),
+            (60, 50 * DAY + 1, ValidityState::EndsSoon),
+            (365, 351 * DAY, ValidityState::Good),
+            (365, 351 * DAY + 1, ValidityState::EndsSoon),
+            (60, 60 * DAY, ValidityState::Invalid),
         ] {
             assert_eq!(state(of_days(days), at(now)), expected, "{days} days at {now}");
         }
         let later = Validity { from: at(10), until: at(20) };
-        assert_eq!(state(later, at(9)), State::Invalid, "not valid yet");
+        assert_eq!(state(later, at(9)), ValidityState::Invalid, "not valid yet");
     }
 
     #[test]

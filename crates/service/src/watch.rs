@@ -14,7 +14,7 @@ pub use tenure_types::store::Store;
 use tenure_types::{store::ObjectKey, tolerant::Tolerant};
 use tracing::error;
 
-use crate::readiness::Awaited;
+use crate::readiness::AwaitedCondition;
 use follower::{Follower, Need};
 
 /// The time in seconds after which the API server ends a watch. Then, or five seconds later without
@@ -22,27 +22,40 @@ use follower::{Follower, Need};
 pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 
 /// Objects that can be watched.
-pub trait Watched: Resource + Clone + DeserializeOwned + Debug + Send + 'static {}
+pub trait WatchedObject: Resource + Clone + DeserializeOwned + Debug + Send + 'static {}
 
-impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watched for K {}
+impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> WatchedObject for K {}
 
 /// Feeds a store with all objects of a kind. Never returns. `synced` is done once the store has
 /// them all. A kind that the API server lacks counts as a kind without objects, until the API
 /// server has it.
-pub async fn follow<K: Watched, S: Store<K>>(api: Api<K>, config: Config, synced: Awaited, store: S) {
+pub async fn follow<K: WatchedObject, S: Store<K>>(
+    api: Api<K>,
+    config: Config,
+    synced: AwaitedCondition,
+    store: S,
+) {
     Follower::new(api, config, store, synced, Need::Required).follow_for_ever().await;
 }
 
 /// Follows a kind, like [`follow`], that this program itself converts for the API server. A list
 /// that keeps failing for want of a converter doesn't delay readiness: the API server doesn't ask
 /// the program to convert until it is ready, so the program would wait for itself.
-pub async fn follow_converted<K: Watched, S: Store<K>>(api: Api<K>, synced: Awaited, store: S) {
+pub async fn follow_converted<K: WatchedObject, S: Store<K>>(
+    api: Api<K>,
+    synced: AwaitedCondition,
+    store: S,
+) {
     Follower::new(api, Config::default(), store, synced, Need::Converted).follow_for_ever().await;
 }
 
 /// Follows a kind until the API server lacks it, and empties the store then. A kind whose lists
 /// keep failing doesn't delay readiness.
-pub async fn follow_while_served<K: Watched, S: Store<K>>(api: Api<K>, synced: Awaited, store: S) {
+pub async fn follow_while_served<K: WatchedObject, S: Store<K>>(
+    api: Api<K>,
+    synced: AwaitedCondition,
+    store: S,
+) {
     Follower::new(api, Config::default(), store, synced, Need::Optional).follow().await;
 }
 

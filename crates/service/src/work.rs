@@ -13,7 +13,7 @@
 //! - **Bounds**: beyond its capacity the queue drops due work of the namespace or line that has
 //!   most, and returns it.
 //!
-//! A controller fills a [`WorkQueue`], and [`Run`] takes a [`Lease`] for each call. A key is in
+//! A controller fills a [`WorkQueue`], and [`WorkLoop`] takes a [`Lease`] for each call. A key is in
 //! flight at most once. The queue lives in memory alone.
 
 mod lease;
@@ -31,10 +31,10 @@ use tokio::{
 };
 
 pub use lease::Lease;
-pub use limits::{Limits, PROMPT, Spread, Work};
-pub use run::Run;
+pub use limits::{PROMPT, Spread, Work, WorkLimits};
+pub use run::WorkLoop;
 
-use state::State;
+use state::WorkQueueState;
 
 /// Work that waits or is in flight. Clones share the work. At most one loop may await
 /// [`changed`](Self::changed): a change wakes a single waiter.
@@ -75,7 +75,7 @@ use state::State;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct WorkQueue<W: Work>(Arc<Shared<W>>);
+pub struct WorkQueue<W: Work>(Arc<SharedQueue<W>>);
 
 impl<W: Work> Clone for WorkQueue<W> {
     fn clone(&self) -> Self {
@@ -85,23 +85,23 @@ impl<W: Work> Clone for WorkQueue<W> {
 
 impl<W: Work> Default for WorkQueue<W> {
     fn default() -> Self {
-        Self::new(Limits::default())
+        Self::new(WorkLimits::default())
     }
 }
 
 /// The part of a queue that its clones and leases share.
 #[derive(Debug)]
-struct Shared<W: Work> {
-    limits: Limits,
-    state: Mutex<State<W>>,
+struct SharedQueue<W: Work> {
+    limits: WorkLimits,
+    state: Mutex<WorkQueueState<W>>,
     /// Notified after each change that may let a call begin.
     changed: Notify,
 }
 
 impl<W: Work> WorkQueue<W> {
     /// Creates an empty queue.
-    pub fn new(limits: Limits) -> Self {
-        Self(Arc::new(Shared { limits, state: Mutex::default(), changed: Notify::new() }))
+    pub fn new(limits: WorkLimits) -> Self {
+        Self(Arc::new(SharedQueue { limits, state: Mutex::default(), changed: Notify::new() }))
     }
 
     /// Adds work that is due, and returns the work that was dropped for it. None: the work that

@@ -109,7 +109,7 @@ fn compile(partial: &Path) -> Result<()> {
     command.arg("-o").arg(&bin).args(PACKAGES.map(|(_, package)| package));
     let log = partial.join("build.log");
     let mut process = Process::spawn("go build", command, &log)?;
-    let mut progress = Progress::new();
+    let mut progress = BuildProgress::new();
     let status = loop {
         if let Some(status) = process.exit_status()? {
             break status;
@@ -146,14 +146,14 @@ fn flags() -> Vec<String> {
 
 /// The progress of a build: on a terminal, one line that is rewritten every second; in a file, a
 /// line every 15 seconds.
-struct Progress {
+struct BuildProgress {
     started: Instant,
     /// The time of the last line.
     shown: Instant,
     terminal: bool,
 }
 
-impl Progress {
+impl BuildProgress {
     fn new() -> Self {
         let now = Instant::now();
         Self { started: now, shown: now, terminal: stderr().is_terminal() }

@@ -22,9 +22,9 @@ use crate::binaries::Binaries;
 use crate::command::{Output, run};
 use crate::credentials::{Credentials, put};
 use crate::directory::Directory;
-use crate::plan::Plan;
+use crate::plan::ServerPlan;
 use crate::process::Process;
-use crate::server::{Server, ready};
+use crate::server::{ServerProcess, ready};
 use crate::{install_crypto_provider, nodes};
 
 /// The number of nodes of a cluster: `node-1`, `node-2` and so on.
@@ -43,13 +43,13 @@ pub struct Cluster {
     // directory last.
     controllers: Vec<Process>,
     /// kube-scheduler. None: this control plane has an API server alone.
-    scheduler: Option<Box<Scheduler>>,
+    scheduler: Option<Box<SchedulerProcess>>,
     api_server_process: Mutex<Process>,
     etcd_process: Mutex<Process>,
     etcd_url: String,
     /// The servers of etcd and kube-apiserver, to start them again.
-    etcd: Server,
-    api_server: Server,
+    etcd: ServerProcess,
+    api_server: ServerProcess,
     /// The configuration of an administrator's client.
     config: Config,
     kubeconfig: PathBuf,
@@ -60,9 +60,9 @@ pub struct Cluster {
 }
 
 /// kube-scheduler and its settings at the start.
-struct Scheduler {
+struct SchedulerProcess {
     process: Mutex<Process>,
-    server: Server,
+    server: ServerProcess,
     /// The file with its `KubeSchedulerConfiguration`, as JSON.
     file: PathBuf,
 }
@@ -100,7 +100,7 @@ impl Cluster {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
-        let plan = Plan { binaries: &binaries, credentials: &credentials, directory: &directory };
+        let plan = ServerPlan { binaries: &binaries, credentials: &credentials, directory: &directory };
 
         let (etcd, etcd_port) = plan.etcd()?;
         let etcd_process = etcd.start().await?;
@@ -283,7 +283,11 @@ impl Cluster {
 }
 
 /// Starts kube-controller-manager, kube-scheduler and kwok at once, and waits until pods can run.
-async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Result<(Vec<Process>, Scheduler)> {
+async fn start_controllers(
+    plan: &ServerPlan<'_>,
+    url: &str,
+    config: &Config,
+) -> Result<(Vec<Process>, SchedulerProcess)> {
     let (manager, (server, file), kwok) =
         (plan.controller_manager(url)?, plan.scheduler(url)?, plan.kwok(url)?);
     let client = Client::try_from(config.clone())?;
@@ -292,7 +296,7 @@ async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Resul
         tokio::try_join!(manager.start(), server.start(), kwok.start(), nodes)?;
     // kwok is ready when its nodes are
     ready(&mut kwok, async || nodes::can_run_pods(client.clone()).await).await?;
-    let scheduler = Scheduler { process: Mutex::new(scheduler), server, file };
+    let scheduler = SchedulerProcess { process: Mutex::new(scheduler), server, file };
     Ok((vec![kwok, manager], scheduler))
 }
 

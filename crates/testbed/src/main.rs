@@ -17,20 +17,20 @@ use tokio::signal::ctrl_c;
 #[command(name = "testbed", version)]
 struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: TestbedCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum TestbedCommand {
     /// Build the control plane's binaries, unless they are cached, and print their directory
     Build,
-    Up(Up),
+    Up(UpArgs),
     Demo(demo::Demo),
 }
 
 /// Start a control plane and keep it until Ctrl-C
 #[derive(Args)]
-struct Up {
+struct UpArgs {
     /// Name of the work directory under target/testbed
     #[arg(long, default_value = "up")]
     name: String,
@@ -40,14 +40,14 @@ struct Up {
 async fn main() -> Result<()> {
     tenure_testbed::install_crypto_provider();
     match CommandLine::parse().command {
-        Command::Build => println!("{}", Binaries::locate()?.directory().display()),
-        Command::Up(up) => up.run().await?,
-        Command::Demo(demo) => Box::pin(demo.run()).await?,
+        TestbedCommand::Build => println!("{}", Binaries::locate()?.directory().display()),
+        TestbedCommand::Up(up) => up.run().await?,
+        TestbedCommand::Demo(demo) => Box::pin(demo.run()).await?,
     }
     Ok(())
 }
 
-impl Up {
+impl UpArgs {
     async fn run(self) -> Result<()> {
         let started = Instant::now();
         let cluster = Cluster::start(&self.name).await?;

@@ -10,21 +10,21 @@ use crate::credentials::{Credentials, put};
 use crate::directory::Directory;
 use crate::nodes::STAGES;
 use crate::ports::free_port;
-use crate::server::{Health, Server, flag};
+use crate::server::{Health, ServerProcess, flag};
 
 /// The names that pods may have in `schedulerName`. One kube-scheduler serves them all.
 pub const SCHEDULERS: [&str; 3] = ["default-scheduler", "t9k-scheduler", "kai-scheduler"];
 
 /// The input of every server's flags.
-pub(crate) struct Plan<'a> {
+pub(crate) struct ServerPlan<'a> {
     pub(crate) binaries: &'a Binaries,
     pub(crate) credentials: &'a Credentials,
     pub(crate) directory: &'a Directory,
 }
 
-impl Plan<'_> {
+impl ServerPlan<'_> {
     /// Returns etcd and the port that it serves.
-    pub(crate) fn etcd(&self) -> Result<(Server, u16)> {
+    pub(crate) fn etcd(&self) -> Result<(ServerProcess, u16)> {
         let (port, peers) = (free_port()?, free_port()?);
         let (url, peers) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
         let flags = vec![
@@ -41,7 +41,7 @@ impl Plan<'_> {
     }
 
     /// Returns kube-apiserver and its URL. `more` are flags by name and value, without dashes.
-    pub(crate) fn api_server(&self, etcd: u16, more: &[(&str, &str)]) -> Result<(Server, String)> {
+    pub(crate) fn api_server(&self, etcd: u16, more: &[(&str, &str)]) -> Result<(ServerProcess, String)> {
         let audit = json!({
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
@@ -82,7 +82,7 @@ impl Plan<'_> {
     }
 
     /// Returns kube-controller-manager.
-    pub(crate) fn controller_manager(&self, url: &str) -> Result<Server> {
+    pub(crate) fn controller_manager(&self, url: &str) -> Result<ServerProcess> {
         let port = free_port()?;
         let user = "system:kube-controller-manager";
         let kubeconfig = self.credentials.certificate_kubeconfig(url, user, None)?;
@@ -108,7 +108,7 @@ impl Plan<'_> {
     }
 
     /// Returns kube-scheduler, and the file of its configuration.
-    pub(crate) fn scheduler(&self, url: &str) -> Result<(Server, PathBuf)> {
+    pub(crate) fn scheduler(&self, url: &str) -> Result<(ServerProcess, PathBuf)> {
         let port = free_port()?;
         let kubeconfig = self.credentials.certificate_kubeconfig(url, "system:kube-scheduler", None)?;
         let profiles = SCHEDULERS.map(|name| json!({"schedulerName": name}));
@@ -133,7 +133,7 @@ impl Plan<'_> {
     }
 
     /// Returns kwok, which has no health endpoint: it is ready when its nodes are.
-    pub(crate) fn kwok(&self, url: &str) -> Result<Server> {
+    pub(crate) fn kwok(&self, url: &str) -> Result<ServerProcess> {
         let stages = self.directory.join("kwok-stages.yaml");
         put(&stages, STAGES)?;
         let kubeconfig = self.credentials.certificate_kubeconfig(url, "kwok", Some("system:masters"))?;
@@ -160,8 +160,8 @@ impl Plan<'_> {
 
     /// Returns a server with its log in the cluster's directory. None: the caller waits for its
     /// readiness in another way.
-    fn server(&self, name: &'static str, arguments: Vec<OsString>, health: Option<Health>) -> Server {
-        Server {
+    fn server(&self, name: &'static str, arguments: Vec<OsString>, health: Option<Health>) -> ServerProcess {
+        ServerProcess {
             name,
             program: self.binaries.path(name),
             arguments,

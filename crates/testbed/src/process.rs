@@ -120,11 +120,11 @@ fn read_end(path: &Path) -> io::Result<String> {
 }
 
 /// A command for the spawning thread, and the way back for its child.
-type Request = (Command, Sender<io::Result<Child>>);
+type SpawnRequest = (Command, Sender<io::Result<Child>>);
 
 // The death signal comes when the *thread* that forked ends, and each test has a thread of its own.
-static SPAWNER: LazyLock<Sender<Request>> = LazyLock::new(|| {
-    let (sender, requests) = channel::<Request>();
+static SPAWNER: LazyLock<Sender<SpawnRequest>> = LazyLock::new(|| {
+    let (sender, requests) = channel::<SpawnRequest>();
     thread::spawn(move || {
         for (mut command, reply) in requests {
             // a requester who is gone has dropped its command as well

@@ -16,7 +16,7 @@ use crate::{Process, eventually};
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// All input to start a server, and to start it again.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     /// The name, for messages.
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
@@ -61,7 +61,7 @@ impl Health {
     }
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts the server, and waits until it is ready.
     pub(crate) async fn start(&self) -> Result<Process> {
         let mut command = Command::new(&self.program);

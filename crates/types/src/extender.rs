@@ -30,7 +30,7 @@ const FEW: usize = 16;
 
 /// An object or a list in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum RequestPart {
     /// The whole request.
     Args,
     /// A map from the names of nodes to their victims.
@@ -55,10 +55,10 @@ enum Field {
     /// A value that is read as a whole: a text.
     Uid,
     /// An object or a list that is read in part.
-    Part(Part),
+    Part(RequestPart),
 }
 
-impl Part {
+impl RequestPart {
     /// Returns the field that the value of a key holds. None: the value is skipped. No other list
     /// has the keys that are read.
     fn field(self, key: &[u8]) -> Option<Field> {
@@ -85,12 +85,12 @@ pub struct Args<'b> {
     /// The preemptor: a whole Pod.
     pub pod: Option<&'b RawValue>,
     /// The victims on each candidate node. Each node appears once.
-    pub nodes: Vec<Offer<'b>>,
+    pub nodes: Vec<OfferedVictims<'b>>,
 }
 
 /// The victims on a candidate node.
 #[derive(Debug)]
-pub struct Offer<'b> {
+pub struct OfferedVictims<'b> {
     /// The name of the node.
     pub node: Cow<'b, str>,
     /// The uids of the victims.
@@ -118,7 +118,7 @@ impl<'b> Args<'b> {
 /// A text that is borrowed unless it has escapes: a request has thousands.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
+struct BorrowedText<'b>(#[serde(borrow)] Cow<'b, str>);
 
 /// Lets a visitor read a value of any shape that the visitor knows.
 struct Seed<V>(V);
@@ -132,9 +132,9 @@ impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Seed<V> {
 }
 
 /// A key of a part, which decodes to the field that its value holds.
-struct Key(Part);
+struct PartKey(RequestPart);
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for PartKey {
     type Value = Option<Field>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,9 +148,9 @@ impl Visitor<'_> for Key {
 
 impl<'de> Deserialize<'de> for Args<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
+        struct ArgsVisitor;
 
-        impl<'de> Visitor<'de> for Fields {
+        impl<'de> Visitor<'de> for ArgsVisitor {
             type Value = Args<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,14 +159,14 @@ impl<'de> Deserialize<'de> for Args<'de> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Args<'de>, M::Error> {
                 let mut args = Args::default();
-                let mut bounds = Bounds { nodes: MOST_NODES, victims: MOST_VICTIMS };
-                while let Some(field) = map.next_key_seed(Seed(Key(Part::Args)))? {
+                let mut bounds = RemainingLimits { nodes: MOST_NODES, victims: MOST_VICTIMS };
+                while let Some(field) = map.next_key_seed(Seed(PartKey(RequestPart::Args)))? {
                     match field {
                         Some(Field::Preemptor) => {
                             let pod = map.next_value::<Option<&'de RawValue>>()?;
                             args.pod = pod.filter(|raw| raw.get() != "null");
                         }
-                        Some(Field::Part(Part::Nodes)) => {
+                        Some(Field::Part(RequestPart::Nodes)) => {
                             args.nodes.append(&mut map.next_value_seed(Seed(Nodes(&mut bounds)))?);
                         }
                         // named, so that a key that is added is read here or skipped on purpose
@@ -174,7 +174,13 @@ impl<'de> Deserialize<'de> for Args<'de> {
                         | Some(
                             Field::PdbViolations
                             | Field::Uid
-                            | Field::Part(Part::Args | Part::Victims | Part::Pods | Part::Pod | Part::Metadata),
+                            | Field::Part(
+                                RequestPart::Args
+                                | RequestPart::Victims
+                                | RequestPart::Pods
+                                | RequestPart::Pod
+                                | RequestPart::Metadata,
+                            ),
                         ) => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
@@ -182,18 +188,18 @@ impl<'de> Deserialize<'de> for Args<'de> {
             }
         }
 
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(ArgsVisitor)
     }
 }
 
 /// The number of nodes and victims that the rest of the request may still have, in all of its lists
 /// together.
-struct Bounds {
+struct RemainingLimits {
     nodes: usize,
     victims: usize,
 }
 
-impl Bounds {
+impl RemainingLimits {
     /// Counts a node. Fails beyond [`MOST_NODES`].
     fn node<E: Error>(&mut self) -> Result<(), E> {
         let less = self.nodes.checked_sub(1);
@@ -219,7 +225,7 @@ mod tests {
     fn offers(args: &Value) -> Result<Vec<(String, Vec<String>, i64)>, String> {
         let body = args.to_string();
         let args = Args::read(body.as_bytes()).map_err(|error| error.to_string())?;
-        let of = |offer: Offer<'_>| {
+        let of = |offer: OfferedVictims<'_>| {
             let victims = offer.victims.into_iter().map(Cow::into_owned).collect();
             (offer.node.into_owned(), victims, offer.pdb_violations)
         };

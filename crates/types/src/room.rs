@@ -16,9 +16,9 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use crate::projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim};
 
-use amounts::{Amounts, Counting, add, amounts, raise, take_away};
+use amounts::{ResizeCounting, ResourceList, add, amounts, raise, take_away};
 use needs::{Affinity, ContainerPort, SpreadConstraint, Volume};
-pub use needs::{HostPort, Needs, Term};
+pub use needs::{AffinityTerm, HostPort, PodNeeds};
 pub use run::RunRequests;
 
 /// A Pod with the fields that determine the room it takes.
@@ -40,7 +40,7 @@ pub struct ResourceDemand {
     /// units.
     pub requests: BTreeMap<String, i64>,
     /// Further needs. None: the pod needs nothing besides its requests.
-    pub needs: Option<Needs>,
+    pub needs: Option<PodNeeds>,
 }
 
 /// The fields of `spec` that are read.
@@ -60,7 +60,7 @@ struct Spec {
     init_containers: Vec<Container>,
     resources: Option<Resources>,
     #[serde(deserialize_with = "or_empty")]
-    overhead: Amounts,
+    overhead: ResourceList,
     #[serde(deserialize_with = "or_empty")]
     volumes: Vec<Volume>,
     affinity: Option<Affinity>,
@@ -97,7 +97,7 @@ struct Status {
     resources: Option<Resources>,
     /// The resources of the pod as a whole, which the kubelet has allocated.
     #[serde(deserialize_with = "or_empty")]
-    allocated_resources: Amounts,
+    allocated_resources: ResourceList,
 }
 
 /// The status of a container or init container, found by name.
@@ -107,7 +107,7 @@ struct ContainerStatus {
     name: String,
     resources: Option<Resources>,
     #[serde(deserialize_with = "or_empty")]
-    allocated_resources: Amounts,
+    allocated_resources: ResourceList,
     state: ContainerState,
 }
 
@@ -128,7 +128,7 @@ struct Terminated {
 #[serde(default)]
 struct Resources {
     #[serde(deserialize_with = "or_empty")]
-    requests: Amounts,
+    requests: ResourceList,
 }
 
 /// Reads null as the empty list or map: Go writes both as null.
@@ -154,7 +154,7 @@ impl PodWithRoom {
     pub fn split(self) -> (Pod, ResourceDemand) {
         let Self { metadata, spec, status } = self;
         let room =
-            ResourceDemand::new(spec.requests(&status, status.counting()), Needs::read(&metadata, &spec));
+            ResourceDemand::new(spec.requests(&status, status.counting()), PodNeeds::read(&metadata, &spec));
         (without_room(metadata, spec, status), room)
     }
 }
@@ -188,13 +188,13 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
 impl ResourceDemand {
     /// Creates a demand. A pod that requests too many resources, or resources with too long names,
     /// fits no node: the requests are dropped, and the needs are unknown.
-    fn new(requests: BTreeMap<String, i64>, needs: Option<Needs>) -> Self {
+    fn new(requests: BTreeMap<String, i64>, needs: Option<PodNeeds>) -> Self {
         let is_possible =
             requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);
         if is_possible {
             Self { requests, needs }
         } else {
-            Self { requests: BTreeMap::new(), needs: Some(Needs::unknown()) }
+            Self { requests: BTreeMap::new(), needs: Some(PodNeeds::unknown()) }
         }
     }
 }
@@ -210,7 +210,7 @@ impl Spec {
     /// Adds up the requests. The containers and sidecars count together. If an init container and
     /// the sidecars before it need more, that amount counts. The pod's own requests replace the
     /// sum, for the resources that [`is_of_pods`] names. The overhead comes on top.
-    fn requests(&self, status: &Status, counting: Counting) -> BTreeMap<String, i64> {
+    fn requests(&self, status: &Status, counting: ResizeCounting) -> BTreeMap<String, i64> {
         let of = |container: &Container| {
             let held = status.of_container(&container.name).and_then(ContainerStatus::held);
             counting.count(amounts(&container.resources.requests), held)
@@ -250,8 +250,8 @@ impl Spec {
 
 impl Status {
     /// Returns the way in which kube-scheduler counts.
-    fn counting(&self) -> Counting {
-        Counting::Most { is_infeasible: self.is_infeasible() }
+    fn counting(&self) -> ResizeCounting {
+        ResizeCounting::Most { is_infeasible: self.is_infeasible() }
     }
 
     /// True if the node has declared the last resize of the pod infeasible.

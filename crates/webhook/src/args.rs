@@ -26,7 +26,7 @@ use crate::{
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Args {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<WebhookCommand>,
 
     #[command(flatten, next_help_heading = "Server")]
     pub(crate) tls: TlsArgs,
@@ -87,7 +87,7 @@ pub struct Args {
 
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum WebhookCommand {
     /// Prepare an uninstall where v2 of queues is served: delete the webhook configurations, and turn off the conversion in the
     /// definition of queues, which couldn't be read in v2 without the webhook
     Uninstall(UninstallArgs),

@@ -26,13 +26,13 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tenure_certs::Pair;
+use tenure_certs::CertificatePair;
 use tenure_service::{
     call::call,
     clock::ServerClock,
     leadership::{Leadership, elect},
     log::with_causes,
-    readiness::Awaited,
+    readiness::AwaitedCondition,
     validity::CertificateEnds,
 };
 use tenure_types::duration::for_people;
@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use args::{CertificateArgs, ConfiguredArgs};
-use held::Held;
+use held::SecretContent;
 use plan::{Lifetimes, RenewalStep, tolerance};
 use trust::{BundleState, TrustedSince, Truster};
 
@@ -79,9 +79,9 @@ pub struct CertificateManager {
     interval: Duration,
     ends: CertificateEnds,
     /// The certificate to serve, for the TLS server. None: there is none yet.
-    made: watch::Sender<Option<Pair>>,
+    made: watch::Sender<Option<CertificatePair>>,
     /// The readiness condition that all objects trust the certificate, which is met once.
-    trusted: Awaited,
+    trusted: AwaitedCondition,
     /// True once `trusted` has been met.
     is_ready: bool,
     /// The time since which an object has lacked the authorities. None: no object lacks them.
@@ -108,11 +108,11 @@ impl CertificateManager {
                     None
                 });
                 let pace = pace(before, taken);
-                if pace == Pace::Repeated {
+                if pace == RereadDelay::Repeated {
                     troubles.push(self.repeated());
                 }
                 self.report(troubles);
-                if pace != Pace::AtOnce {
+                if pace != RereadDelay::AtOnce {
                     sleep(if self.is_ready { self.interval } else { UNTIL_READY.min(self.interval) }).await;
                 }
                 before = taken;
@@ -151,7 +151,7 @@ impl CertificateManager {
     ) -> anyhow::Result<Option<RenewalStep>> {
         let secret = call(self.secrets.get(&self.secret)).await;
         let secret = secret.with_context(|| format!("Secret {}/{}", self.namespace, self.secret))?;
-        let held = Held::of(&secret.data.clone().unwrap_or_default());
+        let held = SecretContent::of(&secret.data.clone().unwrap_or_default());
         self.serve(&held);
         let leads = leadership.holds();
         if leads || !self.is_ready {
@@ -178,7 +178,7 @@ impl CertificateManager {
 
     /// Serves the certificate of the Secret, and observes the end of the signing authority. Does
     /// nothing without a certificate.
-    fn serve(&self, held: &Held) {
+    fn serve(&self, held: &SecretContent) {
         let Some(leaf) = &held.leaf else { return };
         if self.made.borrow().as_ref() != Some(leaf) {
             self.made.send_replace(Some(leaf.clone()));
@@ -195,7 +195,7 @@ impl CertificateManager {
 
     /// Makes all objects trust the authorities, and records since when. An object that has a bundle
     /// is changed by the leader alone.
-    async fn spread(&mut self, held: &Held, leadership: &Leadership, troubles: &mut Vec<String>) {
+    async fn spread(&mut self, held: &SecretContent, leadership: &Leadership, troubles: &mut Vec<String>) {
         let bundle = held.bundle();
         if bundle.is_empty() {
             return;
@@ -235,7 +235,7 @@ impl CertificateManager {
     }
 
     /// Writes the Secret. Fails if the Secret has changed since `read`.
-    async fn write(&self, read: &Secret, held: &Held) -> anyhow::Result<()> {
+    async fn write(&self, read: &Secret, held: &SecretContent) -> anyhow::Result<()> {
         let operations = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": read.metadata.resource_version},
             {"op": "add", "path": "/data", "value": held.data()},
@@ -277,7 +277,7 @@ fn check_clock(now: SystemTime, servers: Option<SystemTime>, lifetimes: &Lifetim
 
 /// The time to the next reading of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
+enum RereadDelay {
     /// No time: the result of a step should be trusted soon.
     AtOnce,
     /// The interval.
@@ -288,11 +288,11 @@ enum Pace {
 
 /// Returns the pace after the last two rounds. Only the first of several steps in a row is followed
 /// at once: another program may undo each step.
-fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
+fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> RereadDelay {
     match (before, step) {
-        (None, Some(_)) => Pace::AtOnce,
-        (Some(before), Some(step)) if before == step => Pace::Repeated,
-        _ => Pace::Usual,
+        (None, Some(_)) => RereadDelay::AtOnce,
+        (Some(before), Some(step)) if before == step => RereadDelay::Repeated,
+        _ => RereadDelay::Usual,
     }
 }
 
@@ -343,10 +343,10 @@ mod tests {
     #[test]
     fn no_two_steps_in_a_row_are_followed_by_a_third_without_a_pause() {
         let (begin, renew) = (Some(RenewalStep::Begin), Some(RenewalStep::RenewLeaf));
-        assert_eq!(pace(None, begin), Pace::AtOnce, "the first certificate should be trusted soon");
-        assert_eq!(pace(begin, None), Pace::Usual);
-        assert_eq!(pace(begin, renew), Pace::Usual);
-        assert_eq!(pace(renew, renew), Pace::Repeated);
-        assert_eq!(pace(None, None), Pace::Usual);
+        assert_eq!(pace(None, begin), RereadDelay::AtOnce, "the first certificate should be trusted soon");
+        assert_eq!(pace(begin, None), RereadDelay::Usual);
+        assert_eq!(pace(begin, renew), RereadDelay::Usual);
+        assert_eq!(pace(renew, renew), RereadDelay::Repeated);
+        assert_eq!(pace(None, None), RereadDelay::Usual);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tenure_index::{Guarding, Sought, Uid};
+use tenure_index::{GuardInput, RemovedPod, Uid};
 use tenure_policy::{
     config::Config,
     guard::{self, GuardVerdict, Operation},
@@ -25,8 +25,8 @@ use tracing::{debug, info};
 
 use crate::{
     Permits,
-    review::{Request, Response, unknown},
-    sight::Sight,
+    review::{AdmissionResponse, Request, unknown},
+    sight::ClusterView,
 };
 
 pub use http::router;
@@ -36,7 +36,7 @@ use subject::{PodRemoval, operation};
 #[derive(Clone, Debug)]
 pub struct Guard {
     /// All pods and queues, and what protects them.
-    pub sight: Sight,
+    pub sight: ClusterView,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
     /// The hashes of the refusals that were logged.
@@ -59,34 +59,34 @@ fn is_new(told: &mut HashSet<u64>, refusal: impl Hash) -> bool {
 }
 
 /// The answer to a review, with its labels for the metrics and the audit log.
-struct Reviewed<'r> {
-    response: Response<'r>,
+struct GuardResponse<'r> {
+    response: AdmissionResponse<'r>,
     operation: &'static str,
     reason: &'static str,
 }
 
 impl Guard {
     /// Creates a guard. `permits` are those that the extender of this replica grants.
-    pub fn new(sight: Sight, permits: Permits) -> Self {
+    pub fn new(sight: ClusterView, permits: Permits) -> Self {
         Self { sight, permits, told: Arc::default() }
     }
 
     /// Answers a review.
-    fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
+    fn review<'r>(&self, request: &'r Request<'_>) -> GuardResponse<'r> {
         let Some(operation) = operation(request) else {
             // a webhook configuration sends other objects here: to refuse them could stop the
             // cluster
-            return Reviewed::admitted(request, "other", "not-guarded", unknown(request));
+            return GuardResponse::admitted(request, "other", "not-guarded", unknown(request));
         };
         match PodRemoval::read(operation, request) {
             Ok(subject) => {
                 let verdict = self.judge(&subject);
                 self.tell(&subject, &verdict);
-                Reviewed::of(request, &subject, verdict)
+                GuardResponse::of(request, &subject, verdict)
             }
             Err(error) => {
                 let warning = format!("tenure: the pod can't be read, and isn't guarded: {error}");
-                Reviewed::admitted(request, name(operation), "unreadable", warning)
+                GuardResponse::admitted(request, name(operation), "unreadable", warning)
             }
         }
     }
@@ -112,25 +112,25 @@ impl Guard {
 
     /// Judges a request by the pods, queues and permits of this moment.
     fn judge(&self, subject: &PodRemoval<'_>) -> GuardVerdict {
-        let Sight { placement, queues, clock, readiness, config } = &self.sight;
+        let ClusterView { placement, queues, clock, readiness, config } = &self.sight;
         let Config { floors, guarded, .. } = &*config.get();
         let asked = subject.asked(guarded.unknown_preemptor(subject.user));
         guard::judge(guarded, &asked, || {
             let now = clock.now();
-            let sought = subject.pod.as_ref().map_or(Sought::Named, Sought::Shown);
+            let sought = subject.pod.as_ref().map_or(RemovedPod::Named, RemovedPod::Shown);
             let uid = subject.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
             let permit = uid.and_then(|uid| self.permits.covering(Uid::of(uid), now));
             let syncing = readiness.awaited().is_some();
             queues.look(|queues| {
                 let rules = Rules { floors, tree: queues.tree(), now };
-                let guarding = Guarding { rules, syncing, permit };
+                let guarding = GuardInput { rules, syncing, permit };
                 placement.look(|index| index.guard(&guarding, &asked, sought))
             })
         })
     }
 }
 
-impl<'r> Reviewed<'r> {
+impl<'r> GuardResponse<'r> {
     /// Admits a request that isn't judged, with a warning.
     fn admitted(
         request: &'r Request<'_>,
@@ -138,7 +138,7 @@ impl<'r> Reviewed<'r> {
         reason: &'static str,
         warning: String,
     ) -> Self {
-        let response = Response::admit(request, vec![warning]).audited(annotations(true, reason));
+        let response = AdmissionResponse::admit(request, vec![warning]).audited(annotations(true, reason));
         Self { response, operation, reason }
     }
 
@@ -149,11 +149,11 @@ impl<'r> Reviewed<'r> {
         let preemptor = preemptor.map(|(namespace, name)| format!("{namespace}/{name}"));
         annotations.extend(preemptor.map(|preemptor| ("preemptor", preemptor)));
         let response = match hold {
-            None => Response::admit(request, Vec::new()),
+            None => AdmissionResponse::admit(request, Vec::new()),
             Some(hold) => {
                 annotations.insert("rule", hold.rule.name().to_owned());
                 annotations.extend(hold.until.map(|until| ("protected-until", until.to_string())));
-                Response::later(request, &subject.name, hold.message, hold.retry_after)
+                AdmissionResponse::later(request, &subject.name, hold.message, hold.retry_after)
             }
         };
         let response = response.audited(annotations);

@@ -18,7 +18,7 @@ pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
 };
 pub use gate::LargeBodies;
-pub(crate) use gate::{LARGE_BYTES, Refusal, Turn, Whole, limited};
+pub(crate) use gate::{HttpRefusal, LARGE_BYTES, ReceivedBody, RequestTurn, limited};
 
 /// Returns the routes `/validate`, `/mutate` and `/convert`. `large` bounds the bodies of the first
 /// two. Conversions have bounds of their own.
@@ -36,7 +36,7 @@ pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &
 async fn validate(
     State(context): State<Arc<(Validator, Mutator, Metrics)>>,
     headers: HeaderMap,
-    Whole { body, turn: _turn }: Whole,
+    ReceivedBody { body, turn: _turn }: ReceivedBody,
 ) -> Response {
     let started = Instant::now();
     let (validator, _, metrics) = &*context;
@@ -59,7 +59,7 @@ async fn validate(
 async fn mutate(
     State(context): State<Arc<(Validator, Mutator, Metrics)>>,
     headers: HeaderMap,
-    Whole { body, turn: _turn }: Whole,
+    ReceivedBody { body, turn: _turn }: ReceivedBody,
 ) -> Response {
     let (_, mutator, metrics) = &*context;
     answer(metrics, &headers, &body, |request, started| {

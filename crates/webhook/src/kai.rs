@@ -25,7 +25,7 @@ use serde_json::Value;
 use tenure_policy::{
     config::{ConfigMapKey, KaiSources},
     floor::Floors,
-    kai::{KaiDefaults, KaiDifference, Setting},
+    kai::{KaiDefault, KaiDefaults, KaiDifference},
 };
 use tenure_service::{
     metrics::registered,
@@ -42,20 +42,20 @@ const SHARD: &str = "SchedulingShard";
 /// Compares KAI's configuration with Tenure's floors. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct KaiWatch {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<KaiWatchState>>,
     sources: Arc<watch::Sender<KaiSources>>,
 }
 
 /// An object: its kind, and its name with its namespace.
-type Object = (&'static str, String);
+type KaiObject = (&'static str, String);
 
 #[derive(Debug, Default)]
-struct State {
+struct KaiWatchState {
     floors: Floors,
     /// The defaults in each object, or the reason why they aren't known.
-    seen: BTreeMap<Object, Result<KaiDefaults, String>>,
+    seen: BTreeMap<KaiObject, Result<KaiDefaults, String>>,
     /// The findings on each object that were logged.
-    told: BTreeMap<Object, Vec<Finding>>,
+    told: BTreeMap<KaiObject, Vec<KaiFinding>>,
     /// The metric of the objects that differ, by kind and field.
     differing: Family<[(&'static str, &'static str); 2], Gauge>,
     /// The metric of the other findings, by kind.
@@ -64,7 +64,7 @@ struct State {
 
 /// A finding on an object.
 #[derive(Debug, PartialEq)]
-enum Finding {
+enum KaiFinding {
     /// A default that differs from Tenure's.
     Difference(KaiDifference),
     /// A configuration that is missing, can't be read, or is hardly meant so.
@@ -74,7 +74,7 @@ enum Finding {
 impl KaiWatch {
     /// Registers the metrics. Nothing is followed before [`Self::configure`].
     pub fn new(registry: &mut Registry) -> Self {
-        let state = State {
+        let state = KaiWatchState {
             differing: registered(
                 registry,
                 "kai_floors_differ",
@@ -87,7 +87,7 @@ impl KaiWatch {
                 "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
                 Family::default(),
             ),
-            ..State::default()
+            ..KaiWatchState::default()
         };
         Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
     }
@@ -129,8 +129,13 @@ impl KaiWatch {
         let this = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
         let name = format!("{}/{}", key.namespace, key.name);
         let synced = ProcessReadiness::default().awaiting(format!("{CONFIG_MAP} {name}"));
-        follow(api, this, synced, File { watch: self.clone(), object: (CONFIG_MAP, name), key: key.key })
-            .await;
+        follow(
+            api,
+            this,
+            synced,
+            KaiConfigMap { watch: self.clone(), object: (CONFIG_MAP, name), key: key.key },
+        )
+        .await;
     }
 
     /// Follows all `SchedulingShard`s.
@@ -142,19 +147,19 @@ impl KaiWatch {
     }
 
     /// Records an object, and compares all again.
-    fn see(&self, object: Object, read: Result<KaiDefaults, String>) {
+    fn see(&self, object: KaiObject, read: Result<KaiDefaults, String>) {
         self.change(|seen| drop(seen.insert(object, read)));
     }
 
     /// Changes the recorded objects, and compares all again.
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Object, Result<KaiDefaults, String>>)) {
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<KaiObject, Result<KaiDefaults, String>>)) {
         let mut state = self.state.lock();
         change(&mut state.seen);
         state.judge();
     }
 }
 
-impl State {
+impl KaiWatchState {
     /// Forgets all objects and their metrics. None are compared until others are seen.
     fn forget(&mut self) {
         self.seen.clear();
@@ -167,10 +172,10 @@ impl State {
     fn judge(&mut self) {
         let findings = |read: &Result<KaiDefaults, String>| match read {
             Ok(kai) => {
-                let differences = kai.differences(&self.floors).into_iter().map(Finding::Difference);
-                differences.chain(kai.issues.iter().cloned().map(Finding::Issue)).collect()
+                let differences = kai.differences(&self.floors).into_iter().map(KaiFinding::Difference);
+                differences.chain(kai.issues.iter().cloned().map(KaiFinding::Issue)).collect()
             }
-            Err(issue) => vec![Finding::Issue(issue.clone())],
+            Err(issue) => vec![KaiFinding::Issue(issue.clone())],
         };
         let now: BTreeMap<_, _> =
             self.seen.iter().map(|(object, read)| (object.clone(), findings(read))).collect();
@@ -195,22 +200,21 @@ impl State {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for source in [CONFIG_MAP, SHARD] {
             let of_kind = self.told.iter().filter(|((kind, _), _)| *kind == source);
-            let findings: Vec<&Finding> = of_kind.flat_map(|(_, findings)| findings).collect();
-            for setting in Setting::ALL {
-                let differs =
-                    |finding: &&&Finding| matches!(finding, Finding::Difference(of) if of.setting == setting);
+            let findings: Vec<&KaiFinding> = of_kind.flat_map(|(_, findings)| findings).collect();
+            for setting in KaiDefault::ALL {
+                let differs = |finding: &&&KaiFinding| matches!(finding, KaiFinding::Difference(of) if of.setting == setting);
                 let labels = [("source", source), ("field", setting.name())];
                 self.differing.get_or_create(&labels).set(gauge(findings.iter().filter(differs).count()));
             }
-            let issues = findings.iter().filter(|finding| matches!(finding, Finding::Issue(_))).count();
+            let issues = findings.iter().filter(|finding| matches!(finding, KaiFinding::Issue(_))).count();
             self.issues.get_or_create(&[("source", source)]).set(gauge(issues));
         }
     }
 }
 
-impl Finding {
+impl KaiFinding {
     /// Logs a finding on an object.
-    fn tell(&self, (kind, name): &Object) {
+    fn tell(&self, (kind, name): &KaiObject) {
         match self {
             Self::Difference(difference) => {
                 let KaiDifference { setting: _, field, kai, tenures_field: _, tenure } = difference;
@@ -229,14 +233,14 @@ impl Finding {
 
 /// The store of the `ConfigMap` with the configuration file of a KAI scheduler.
 #[derive(Debug)]
-struct File {
+struct KaiConfigMap {
     watch: KaiWatch,
-    object: Object,
+    object: KaiObject,
     /// The key of the file in the `ConfigMap`.
     key: String,
 }
 
-impl File {
+impl KaiConfigMap {
     /// Records that the `ConfigMap` doesn't exist.
     fn is_gone(&self) {
         let gone = "there is no such ConfigMap: correct or empty kai.configMap";
@@ -244,7 +248,7 @@ impl File {
     }
 }
 
-impl Store<ConfigMap> for File {
+impl Store<ConfigMap> for KaiConfigMap {
     type Key = String;
 
     fn apply(&mut self, map: ConfigMap) {
@@ -297,7 +301,7 @@ mod tests {
     struct Case {
         registry: Registry,
         watch: KaiWatch,
-        file: File,
+        file: KaiConfigMap,
         shards: Shards,
     }
 
@@ -306,7 +310,7 @@ mod tests {
             let mut registry = Registry::default();
             let watch = KaiWatch::new(&mut registry);
             let object = (CONFIG_MAP, "a/b".to_owned());
-            let file = File { watch: watch.clone(), object, key: "config.yaml".into() };
+            let file = KaiConfigMap { watch: watch.clone(), object, key: "config.yaml".into() };
             let shards = Shards(watch.clone());
             Self { registry, watch, file, shards }
         }

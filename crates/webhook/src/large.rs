@@ -43,10 +43,10 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
     metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
     if let Some(meaning) = admitted {
         info!(bytes, "Admitted an object that is too large to be reviewed");
-        json(&review::Response::admit_unread(uid, bytes, meaning))
+        json(&review::AdmissionResponse::admit_unread(uid, bytes, meaning))
     } else {
         info!(bytes, "Refused an object that is too large to be reviewed");
-        json(&review::Response::too_large(uid, bytes))
+        json(&review::AdmissionResponse::too_large(uid, bytes))
     }
 }
 

@@ -43,5 +43,5 @@ pub use placement::Placement;
 pub use queues::KnownQueues;
 pub use review::MAX_BODY_BYTES;
 pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, Permit, Permits, router as scheduler_router};
-pub use sight::Sight;
+pub use sight::ClusterView;
 pub use validate::Validator;

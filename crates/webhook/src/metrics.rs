@@ -24,19 +24,19 @@ pub struct NodeCounts {
 }
 
 /// The labels of a counter: their names and values.
-type Labels<const N: usize> = [(&'static str, &'static str); N];
+type MetricLabels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The webhook's metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    reviews: Family<Labels<2>, Counter>,
-    mutations: Family<Labels<3>, Counter>,
-    guard_verdicts: Family<Labels<2>, Counter>,
-    owner_answers: Family<Labels<1>, Counter>,
+    reviews: Family<MetricLabels<2>, Counter>,
+    mutations: Family<MetricLabels<3>, Counter>,
+    guard_verdicts: Family<MetricLabels<2>, Counter>,
+    owner_answers: Family<MetricLabels<1>, Counter>,
     rejected_requests: Family<[(&'static str, u16); 1], Counter>,
     seconds: Histogram,
-    conversions: Family<Labels<2>, Counter>,
-    converted_objects: Family<Labels<2>, Counter>,
+    conversions: Family<MetricLabels<2>, Counter>,
+    converted_objects: Family<MetricLabels<2>, Counter>,
     conversion_seconds: Histogram,
     preemptions: PreemptionMetrics,
 }
@@ -44,7 +44,7 @@ pub struct Metrics {
 /// The metrics of the answers to schedulers.
 #[derive(Clone, Debug)]
 struct PreemptionMetrics {
-    nodes: Family<Labels<1>, Counter>,
+    nodes: Family<MetricLabels<1>, Counter>,
     seconds: Histogram,
     wake_ups: Counter,
     waiting: Gauge,

@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use tenure_policy::{
     pod_group::Trust,
-    queue_update::{self, Kept},
+    queue_update::{self, V2Completion},
 };
 use tenure_types::{extension, podgroup::PodGroupKind};
 
 use crate::{
     CurrentConfig,
-    review::{Request, Response, unknown},
+    review::{AdmissionResponse, Request, unknown},
 };
 use patch::Mutation;
 
@@ -59,10 +59,10 @@ impl Mutator {
         &self,
         request: &'r Request<'_>,
         now: Timestamp,
-    ) -> (Response<'r>, [&'static str; 3]) {
+    ) -> (AdmissionResponse<'r>, [&'static str; 3]) {
         let (group, kind, mutation) = self.mutate(request, now);
         let Mutation { result, patch, warnings } = mutation;
-        (Response::admit(request, warnings).patched(patch.as_ref()), [group, kind, result])
+        (AdmissionResponse::admit(request, warnings).patched(patch.as_ref()), [group, kind, result])
     }
 
     /// Returns the labels for the metrics, group and kind, and the change of the object.
@@ -107,7 +107,7 @@ fn keep_fields(request: &Request<'_>) -> Mutation {
         _ => None,
     };
     let Some((object, old)) = written.filter(|_| is_v2) else { return Mutation::admitted(Vec::new()) };
-    let Kept { annotations, warnings } = queue_update::kept(object, old);
+    let V2Completion { annotations, warnings } = queue_update::kept(object, old);
     if annotations.is_empty() {
         return Mutation::admitted(warnings);
     }

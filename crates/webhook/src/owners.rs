@@ -24,7 +24,7 @@ use tenure_types::runai::QueueVersion;
 
 use crate::{
     CurrentConfig, KnownQueues,
-    review::{Request, Response, unknown},
+    review::{AdmissionResponse, Request, unknown},
 };
 
 pub use http::router;
@@ -53,18 +53,18 @@ impl OwnerAnswers {
     }
 
     /// Answers a request. An owner that asks for nothing new is admitted.
-    async fn review<'r>(&self, request: &'r Request<'_>) -> Response<'r> {
+    async fn review<'r>(&self, request: &'r Request<'_>) -> AdmissionResponse<'r> {
         let shape = OwnerShape::of(&request.kind.group, &request.kind.kind, &self.config.get().table);
         let Some(shape) = shape else {
             // a webhook configuration sends other objects here: to refuse them could stop the
             // cluster
-            return Response::admit(request, vec![unknown(request)]);
+            return AdmissionResponse::admit(request, vec![unknown(request)]);
         };
         let Some(owner) = asking(shape, request) else {
-            return Response::admit(request, Vec::new());
+            return AdmissionResponse::admit(request, Vec::new());
         };
         let Findings { errors, warnings, missing_parent: _ } = self.judge(&owner, request).await;
-        Response::of_findings(request, &errors, warnings)
+        AdmissionResponse::of_findings(request, &errors, warnings)
     }
 
     /// Returns the findings on an owner, by the ceilings of the queues that its pods may run in.

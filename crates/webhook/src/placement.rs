@@ -64,7 +64,7 @@ impl Placement {
             guards.then(|| follow(Api::<Namespace>::all(server()), all(), awaiting("namespaces"), store()));
         let namespaces = OptionFuture::from(namespaces);
         let looked = awaiting("the kinds of PodGroups");
-        let store = move |kind| Groups { placement: self.clone(), kind };
+        let store = move |kind| PodGroupStore { placement: self.clone(), kind };
         let groups = follow_groups(client, store, readiness, looked);
         tokio::join!(pods, nodes, drivers, classes, budgets, namespaces, groups);
     }
@@ -95,12 +95,12 @@ where
 
 /// The store of the `PodGroup`s of one kind.
 #[derive(Debug)]
-struct Groups {
+struct PodGroupStore {
     placement: Placement,
     kind: PodGroupKind,
 }
 
-impl Store<PodGroup> for Groups {
+impl Store<PodGroup> for PodGroupStore {
     type Key = (String, String);
 
     fn apply(&mut self, group: PodGroup) {

@@ -9,23 +9,23 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use tenure_index::{Queues, ReadQueue};
-use tenure_policy::queue_change::Running;
+use tenure_index::{FamilyQueues, ReadQueue};
+use tenure_policy::queue_change::RunningWorkloads;
 use tenure_service::watch::Store;
 use tenure_types::{projection::ObservedQueue, store::ObjectKey};
 
 /// The queues of the run.ai family, as the watch has seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueues {
-    queues: Arc<RwLock<Queues>>,
+    queues: Arc<RwLock<FamilyQueues>>,
     /// The running workloads of each queue that has some, by the name of the queue and as its
     /// status says.
-    running: Arc<RwLock<HashMap<String, Running>>>,
+    running: Arc<RwLock<HashMap<String, RunningWorkloads>>>,
 }
 
 impl KnownQueues {
     /// Calls `look` with the queues.
-    pub fn look<T>(&self, look: impl FnOnce(&Queues) -> T) -> T {
+    pub fn look<T>(&self, look: impl FnOnce(&FamilyQueues) -> T) -> T {
         look(&self.queues.read())
     }
 
@@ -35,7 +35,7 @@ impl KnownQueues {
     }
 
     /// Calls `look` with the running workloads, by the name of the queue.
-    pub fn look_at_running<T>(&self, look: impl FnOnce(&HashMap<String, Running>) -> T) -> T {
+    pub fn look_at_running<T>(&self, look: impl FnOnce(&HashMap<String, RunningWorkloads>) -> T) -> T {
         look(&self.running.read())
     }
 }
@@ -45,7 +45,7 @@ impl<Q: ReadQueue + ObservedQueue> Store<Q> for KnownQueues {
 
     fn apply(&mut self, queue: Q) {
         let name = String::of_object(queue.meta());
-        let running = Running::read(&queue.observed_status().workloads);
+        let running = RunningWorkloads::read(&queue.observed_status().workloads);
         if running.workloads == 0 {
             self.running.write().remove(&name);
         } else {

@@ -1,7 +1,7 @@
 //! `AdmissionReview` v1, as far as an answer needs it. Requests borrow from the body; objects stay
 //! raw.
 //!
-//! All admission routes take a [`Request`] and answer by a [`Response`]. `http/envelope.rs` reads
+//! All admission routes take a [`Request`] and answer by an [`AdmissionResponse`]. `http/envelope.rs` reads
 //! and writes them.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -124,7 +124,7 @@ pub fn unknown(request: &Request<'_>) -> String {
 /// The answer to a request. Without a status, the request is admitted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Response<'b> {
+pub struct AdmissionResponse<'b> {
     uid: &'b str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,7 +145,7 @@ struct JsonPatch {
     patch: ByteString,
 }
 
-impl<'b> Response<'b> {
+impl<'b> AdmissionResponse<'b> {
     /// Admits the request, with warnings for the user.
     pub fn admit(request: &'b Request<'_>, warnings: Vec<String>) -> Self {
         Self::of(&request.uid, None, warnings)

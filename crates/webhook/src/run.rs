@@ -16,13 +16,13 @@ use tracing::warn;
 
 use crate::{
     Args, Extender, Guard, Metrics, Mutator, OwnerAnswers, Validator,
-    args::Command,
+    args::WebhookCommand,
     certificates::CertificateManager,
     guard,
     http::LargeBodies,
     kai::KaiWatch,
     owners, router, scheduler,
-    sight::{Sight, follow},
+    sight::{ClusterView, follow},
 };
 
 impl Args {
@@ -30,7 +30,7 @@ impl Args {
     /// configuration is invalid, or if a server or the subcommand fails.
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command.clone() {
-            Some(Command::Uninstall(uninstall)) => uninstall.run().await,
+            Some(WebhookCommand::Uninstall(uninstall)) => uninstall.run().await,
             None => Box::pin(self.serve()).await,
         }
     }
@@ -54,7 +54,7 @@ impl Args {
         let ends = CertificateEnds::register(registry);
         let (manager, made) = certificates.open(clients, &self.tls, &ends, &readiness)?.unzip();
         let (metrics, kai) = (Metrics::register(registry), KaiWatch::new(registry));
-        let sight = Sight { clock, readiness: readiness.clone(), ..Sight::default() };
+        let sight = ClusterView { clock, readiness: readiness.clone(), ..ClusterView::default() };
         let handlers = Handlers::new(&self, &sight, &client, (&metrics, kai), config);
         let configured = handlers.clone();
         let configured = reload.follow(move |config| configured.configure(config));
@@ -88,9 +88,9 @@ impl Args {
 /// them all.
 #[derive(Clone)]
 struct Handlers {
-    sight: Sight,
+    sight: ClusterView,
     /// The `kueue.queues` of the start. A later change takes effect at the next start.
-    kueue_queues: kueue::Queues,
+    kueue_queues: kueue::KueueQueues,
     validator: Validator,
     extender: Option<Extender>,
     guard: Option<Guard>,
@@ -102,7 +102,7 @@ impl Handlers {
     /// Creates the parts that the flags turn on, and applies the first configuration.
     fn new(
         args: &Args,
-        sight: &Sight,
+        sight: &ClusterView,
         client: &Client,
         (metrics, kai): (&Metrics, KaiWatch),
         config: Config,
@@ -156,8 +156,8 @@ impl Handlers {
 
 /// Follows the objects that the extender and the guard need, and runs the tasks of the extender.
 /// Does nothing if both are off. Never ends.
-async fn look(sight: Sight, client: Client, extender: Option<Extender>, guards: bool) {
-    let Sight { placement, clock, readiness, .. } = sight;
+async fn look(sight: ClusterView, client: Client, extender: Option<Extender>, guards: bool) {
+    let ClusterView { placement, clock, readiness, .. } = sight;
     if extender.is_none() && !guards {
         return std::future::pending().await;
     }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tenure_service::limit::write_limit;
 use tokio::sync::Semaphore;
 
-use crate::{Metrics, sight::Sight};
+use crate::{Metrics, sight::ClusterView};
 
 pub use http::{MAX_PREEMPTION_BYTES, router};
 use kept::KeptPods;
@@ -53,7 +53,7 @@ const SMALL_IN_FLIGHT: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Extender {
     /// All pods and queues, and what protects them.
-    pub sight: Sight,
+    pub sight: ClusterView,
     /// The recent grants, which the guard reads.
     pub permits: Permits,
     /// True if refused preemptors are remembered, to be woken.
@@ -77,7 +77,7 @@ pub struct Extender {
 
 impl Extender {
     /// Creates an extender that wakes no preemptors. The metrics count grants and refusals.
-    pub fn new(sight: Sight, metrics: Metrics) -> Self {
+    pub fn new(sight: ClusterView, metrics: Metrics) -> Self {
         let [patient, large, small] =
             [MOST_PATIENT, LARGE_IN_FLIGHT, SMALL_IN_FLIGHT].map(|turns| Arc::new(Semaphore::new(turns)));
         let (permits, waiters, recent_grants, kept) = Default::default();

@@ -3,7 +3,7 @@
 use kube::{Api, Client};
 use tenure_service::{
     clock::ServerClock,
-    readiness::{Awaited, ProcessReadiness},
+    readiness::{AwaitedCondition, ProcessReadiness},
     watch::{TolerantStore, follow_converted},
 };
 use tenure_types::{
@@ -16,7 +16,7 @@ use crate::{CurrentConfig, KnownQueues, Placement};
 
 /// The webhook's view of the cluster, its clock and its configuration. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Sight {
+pub struct ClusterView {
     /// All pods and the objects that protect them. Empty if extender and guard are off.
     pub placement: Placement,
     /// The queues of the run.ai family.
@@ -31,7 +31,7 @@ pub struct Sight {
 
 /// Follows the queues of the run.ai family in the given version, into `queues`. `synced` is done
 /// once all queues are known. Never ends.
-pub async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {
+pub async fn follow(version: QueueVersion, client: Client, synced: AwaitedCondition, queues: KnownQueues) {
     let store = TolerantStore(queues);
     match version {
         QueueVersion::V3alpha1 => {

@@ -16,8 +16,8 @@ use tenure_policy::{
     config::Config,
     field::FieldError,
     inheritance::Inheritance,
-    queue_change::Known,
-    review::{Context, Reviewable},
+    queue_change::QueueChangeFacts,
+    review::{ReviewFacts, Reviewable},
 };
 
 use tenure_service::log::with_causes;
@@ -27,7 +27,7 @@ use tracing::debug;
 
 use crate::{
     CurrentConfig, KnownQueues,
-    review::{Metadata, Request, Response, unknown},
+    review::{AdmissionResponse, Metadata, Request, unknown},
 };
 
 /// The time limit of a review for objects that it looks up. The API server itself waits for the
@@ -77,12 +77,12 @@ impl Validator {
     }
 
     /// Answers a request. Returns the group of the object for the metrics, too.
-    pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (Response<'r>, &'static str) {
+    pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (AdmissionResponse<'r>, &'static str) {
         let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
         else {
             // a webhook configuration sends other objects here: to refuse them could stop the
             // cluster
-            return (Response::admit(request, vec![unknown(request)]), "other");
+            return (AdmissionResponse::admit(request, vec![unknown(request)]), "other");
         };
         let (mut findings, beyond_bounds) = self.findings(kind, request);
         if let Some(parent) = &findings.missing_parent
@@ -95,7 +95,7 @@ impl Validator {
             warnings.extend(errors.drain(..).map(|error| error.to_string()));
         }
         errors.extend(beyond_bounds);
-        (Response::of_findings(request, &errors, warnings), kind.group())
+        (AdmissionResponse::of_findings(request, &errors, warnings), kind.group())
     }
 
     /// Returns the findings on an object, and separately its values beyond the bounds of its part
@@ -113,7 +113,7 @@ impl Validator {
                 let t9k_system_namespace = &self.t9k_system_namespace;
                 let config = &*self.config.get();
                 let queues = &Inheritance::new(queues.tree(), &config.floors);
-                let context = Context { queues, t9k_system_namespace, bounds: &config.bounds };
+                let context = ReviewFacts { queues, t9k_system_namespace, bounds: &config.bounds };
                 let old = request.old_object.and_then(|old| read(Some(old)).ok());
                 let mut beyond_bounds = subject.beyond_bounds(old.as_ref(), &context);
                 beyond_bounds.extend(subject.brought_beyond_bounds(old.as_ref(), &context));
@@ -147,10 +147,11 @@ impl Validator {
         &self,
         queues: &Inheritance<'_>,
         &Config { notice, grace_on_change: grace, .. }: &Config,
-        ask: impl FnOnce(&Known<'_, '_>) -> T,
+        ask: impl FnOnce(&QueueChangeFacts<'_, '_>) -> T,
     ) -> T {
-        self.queues
-            .look_at_running(|running| ask(&Known { queues, running, notice, grace, now: Timestamp::now() }))
+        self.queues.look_at_running(|running| {
+            ask(&QueueChangeFacts { queues, running, notice, grace, now: Timestamp::now() })
+        })
     }
 }
 

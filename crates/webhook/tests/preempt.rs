@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::{projection::RunaiQueueObject, room::PodWithRoom};
-use tenure_webhook::{Extender, MAX_PREEMPTION_BYTES, Metrics, Sight, scheduler_router};
+use tenure_webhook::{ClusterView, Extender, MAX_PREEMPTION_BYTES, Metrics, scheduler_router};
 use tower::ServiceExt;
 
 const PATH: &str = "/scheduler/preempt";
@@ -43,7 +43,7 @@ fn metrics() -> Metrics {
 
 /// An extender that doesn't know the time yet: so all floors last.
 fn extender(readiness: ProcessReadiness) -> Extender {
-    let mut sight = Sight { readiness, ..Sight::default() };
+    let mut sight = ClusterView { readiness, ..ClusterView::default() };
     for (name, floor) in [("guarded", json!("1h")), ("free", Value::Null)] {
         let spec = json!({"preemptMinRuntime": floor, "reclaimMinRuntime": floor});
         let queue = json!({"metadata": {"name": name}, "spec": spec});

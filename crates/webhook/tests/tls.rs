@@ -32,7 +32,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
 use tempfile::TempDir;
-use tenure_certs::{Authority, Pair};
+use tenure_certs::{Authority, CertificatePair};
 use tenure_webhook::KnownQueues;
 use tls::{DEADLINE, Server, connect, eventually};
 use tokio::{
@@ -68,11 +68,11 @@ impl Secret {
         self.directory.path()
     }
 
-    fn issue(&self) -> Pair {
+    fn issue(&self) -> CertificatePair {
         self.authority.server(&["localhost".to_owned()]).unwrap()
     }
 
-    fn mount(&self, pair: &Pair) {
+    fn mount(&self, pair: &CertificatePair) {
         let version = tempfile::Builder::new().prefix("..version_").tempdir_in(self.path()).unwrap().keep();
         pair.write(&version).unwrap();
         let link = self.path().join("..data_tmp");
@@ -108,7 +108,7 @@ fn leaf(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     chain.first().unwrap().clone().into_owned()
 }
 
-fn der(pair: &Pair) -> CertificateDer<'static> {
+fn der(pair: &CertificatePair) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()
 }
 
@@ -231,7 +231,8 @@ async fn a_broken_pair_is_refused_and_the_old_one_served_on() {
     let server = secret.serve(&["--tls-reload-interval", "20ms"]);
     let first = secret.served(&server).await;
     let (one, other) = (secret.issue(), secret.issue());
-    let pair = |certificate: &str, key: &str| Pair { certificate: certificate.into(), key: key.into() };
+    let pair =
+        |certificate: &str, key: &str| CertificatePair { certificate: certificate.into(), key: key.into() };
     let broken = [
         pair(&one.certificate, &other.key),
         pair("", ""),
@@ -262,7 +263,7 @@ async fn a_broken_pair_is_refused_and_the_old_one_served_on() {
 async fn a_server_without_a_usable_certificate_does_not_start() {
     let secret = Secret::new();
     let (one, other) = (secret.issue(), secret.issue());
-    secret.mount(&Pair { key: other.key, ..one });
+    secret.mount(&CertificatePair { key: other.key, ..one });
     let error = secret.serve(&[]).ended.await.unwrap().unwrap_err();
     assert!(error.to_string().ends_with("tls.key are no usable pair"), "{error}");
     fs::remove_file(secret.path().join("tls.key")).unwrap();

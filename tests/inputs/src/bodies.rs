@@ -14,7 +14,7 @@ use serde_json::{Value, json, value::RawValue};
 use tenure_service::watch::Store;
 use tenure_types::{projection::RunaiQueueObject, room::PodWithRoom};
 use tenure_webhook::{
-    Extender, Guard, LargeBodies, Metrics, Mutator, Permits, Sight, Validator, guard_router, router,
+    ClusterView, Extender, Guard, LargeBodies, Metrics, Mutator, Permits, Validator, guard_router, router,
     scheduler_router,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -128,7 +128,7 @@ thread_local! {
 /// All routes, of a webhook that knows one queue and two pods.
 fn webhook() -> Router {
     let metrics = Metrics::register(&mut Registry::default());
-    let mut sight = Sight::default();
+    let mut sight = ClusterView::default();
     let queue = json!({"metadata": {"name": "q"}, "spec": {"preemptMinRuntime": "10m"}});
     sight.queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).expect("a queue"));
     for pod in [pod("old", "n1"), pod("p", "")] {

@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use tenure_index::{PlacementIndex, UsageLedger};
 use tenure_policy::{
     config::{Config, ConfigFile},
-    extension::{self, Allowance, Decision, GoingRun, RequestedRun},
+    extension::{self, Allowance, ExtensionDecision, GoingRun, RequestedRun},
     kai::KaiDefaults,
     usage::UsageResources,
 };
@@ -88,7 +88,7 @@ pub fn extension(input: &[u8]) -> Outcome {
     let granted = read.granted().map(ExtendedDuration::to_signed);
     assert!(allowance.total(granted) <= max_total.to_signed());
     let decision = extension::decide(&read, &RequestedRun::Going(run));
-    if let Decision::Grant(time) = decision {
+    if let ExtensionDecision::Grant(time) = decision {
         assert!(time <= auto_approve.to_signed(), "{time}");
     }
     let told = extension::told(&read)

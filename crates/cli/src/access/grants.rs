@@ -17,7 +17,7 @@ use tenure_policy::expiry::Family;
 use super::{USE, mode, you_may_use};
 use crate::{
     cluster::{ClusterReader, explain, is_forbidden, objects, qualified},
-    print::Part,
+    print::TablePart,
 };
 
 /// A subject that may use a queue, and the binding that grants the right.
@@ -60,7 +60,7 @@ pub async fn grants(
 }
 
 /// Returns a table of grants: subject, namespace and binding.
-pub fn part(grants: &[QueueGrant]) -> Part {
+pub fn part(grants: &[QueueGrant]) -> TablePart {
     let row = |QueueGrant { namespace, subject, binding }: &QueueGrant| {
         let namespace = namespace.clone().unwrap_or_else(|| "<all>".into());
         vec![subject.clone(), namespace, binding.clone()]

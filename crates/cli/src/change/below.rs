@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use tenure_policy::{climb, pause};
 use tenure_types::projection::{self, Owner};
 
-use super::{Changer, Command, ObjectName, refused};
+use super::{ChangeCommand, Changer, ObjectName, refused};
 use crate::cluster::{AT_ONCE, ResourceKind, cannot_list, is_forbidden};
 
 /// The longest chain of owners that is followed: more ancestors than any real chain has.
@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 16;
 /// The kinds and names of paused objects, the nearest to the owner first.
 type PausedBelow<'k> = Vec<(&'k ResourceKind, String)>;
 
-impl<C: Command> Changer<C> {
+impl<C: ChangeCommand> Changer<C> {
     /// Returns true if the owner itself has the record of a pause, and the paused objects below it.
     /// Leaves out kinds that the user may not list.
     ///

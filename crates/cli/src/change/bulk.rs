@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use tenure_policy::{config::Config, owners::OwnerTable};
 use tenure_types::{ExtendedDuration, selector::Selector};
 
-use super::{Changer, Command, ObjectName};
+use super::{ChangeCommand, Changer, ObjectName};
 use crate::{
     cluster::ConnectArgs,
     floors::duration,
-    list::{gather::Gatherer, row::Row, row::WorkloadState},
+    list::{gather::Gatherer, row::WorkloadRow, row::WorkloadState},
     print::{Reported, print, tell},
 };
 
@@ -50,7 +50,7 @@ impl BulkArgs {
     }
 
     /// True if a row matches the queues and the time. The selector has been applied by the list.
-    fn is_wanted(&self, row: &Row, now: Timestamp) -> bool {
+    fn is_wanted(&self, row: &WorkloadRow, now: Timestamp) -> bool {
         let Self { queues, since, selector: _, all: _, all_namespaces: _ } = self;
         // a record that can't be read has neither queue nor time
         let is_recent = |since: &ExtendedDuration| {
@@ -62,7 +62,7 @@ impl BulkArgs {
 
 /// Runs a command on the workloads that its flags select, and prints the numbers of changed and
 /// refused workloads. A bad command line if the flags select nothing.
-pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) -> Result<()> {
+pub async fn run<C: ChangeCommand>(command: C, connect: ConnectArgs, dry_run: bool) -> Result<()> {
     let Some(bulk) = command.bulk().filter(|bulk| bulk.selects()).cloned() else {
         let message = "which workloads? Name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
@@ -83,7 +83,7 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     let (cluster, table) = (gatherer.cluster, OwnerTable::default());
     let changer =
         Changer { command, cluster, table, dry_run, in_bulk: true, namespaces: bulk.all_namespaces };
-    let objects = rows.iter().map(|Row { api_version, kind, name, namespace, .. }| {
+    let objects = rows.iter().map(|WorkloadRow { api_version, kind, name, namespace, .. }| {
         let found = changer.cluster.kinds.version(api_version, kind);
         let found = found.ok_or_else(|| anyhow!("the server doesn't have {api_version} {kind}"))?;
         Ok(ObjectName { kind: found, name, namespace })
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn a_workload_is_wanted_by_the_queue_and_the_time_of_its_record() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-        let row = |queue: Option<&str>, paused_at: Option<&str>| Row {
+        let row = |queue: Option<&str>, paused_at: Option<&str>| WorkloadRow {
             queue: queue.map(str::to_owned),
             paused_at: paused_at.map(|at| at.parse().unwrap()),
-            ..Row::default()
+            ..WorkloadRow::default()
         };
         let bulk = BulkArgs {
             queues: vec!["a".into(), "b".into()],

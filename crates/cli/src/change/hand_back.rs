@@ -12,10 +12,10 @@ use tenure_policy::pause::{self, HAND_BACK_MANAGER, OwnerObject};
 use tenure_types::projection::WholeObject;
 use tokio::time::sleep;
 
-use super::{BETWEEN_TRIES, Changer, Command, FIELD_MANAGER, ObjectName, TRIES, is_stale};
+use super::{BETWEEN_TRIES, ChangeCommand, Changer, FIELD_MANAGER, ObjectName, TRIES, is_stale};
 use crate::{cluster::explain, print::tell};
 
-impl<C: Command> Changer<C> {
+impl<C: ChangeCommand> Changer<C> {
     /// Hands back the fields that a change has restored, in a write of its own. If the write fails,
     /// the keeper does it later, by the note on the object. Does nothing in a dry run.
     pub(super) async fn hand_back(&self, object: ObjectName<'_>, api: &Api<WholeObject>, changed: Value) {

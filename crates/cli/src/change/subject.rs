@@ -224,7 +224,7 @@ impl<'o> ChangeSubject<'o> {
 
 /// Returns the message about a change, by the object after the change. An error: the change had no
 /// effect.
-type Told = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
+type ChangeMessage = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
 
 /// The writes that a command has decided on, and the messages about them.
 pub struct ObjectChange {
@@ -237,7 +237,7 @@ pub struct ObjectChange {
     /// The Command of Volcano that is sent after the patch. None: no Command.
     pub after: Option<Value>,
     /// Makes the message on standard output.
-    pub told: Told,
+    pub told: ChangeMessage,
     /// A note for standard error, which is printed unless the write is a dry run or one of many.
     pub note: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
 
-use super::{ChangeSubject, Command, ObjectChange, ObjectName};
+use super::{ChangeCommand, ChangeSubject, ObjectChange, ObjectName};
 use crate::cluster::{Clock, ResourceKinds};
 
 impl fmt::Debug for ObjectChange {
@@ -32,7 +32,7 @@ fn kinds() -> ResourceKinds {
 }
 
 /// Returns the decision of a command on an object `ns/test` of this kind.
-pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<ObjectChange, String> {
+pub fn judged<C: ChangeCommand>(command: &C, kind: &str, found: &Value) -> Result<ObjectChange, String> {
     let (kinds, table) = (kinds(), OwnerTable::default());
     let object = ObjectName { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
     let metadata = &serde_json::from_value(found["metadata"].clone()).unwrap();

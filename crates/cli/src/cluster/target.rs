@@ -6,10 +6,10 @@
 use anyhow::{Result, bail, ensure};
 
 /// A kind as the user has written it (`deploy`, `Deployment`, `deployments.apps`), and a name.
-pub type Target = (String, String);
+pub type KindAndName = (String, String);
 
 /// Reads `KIND/NAME...` or `KIND NAME...`. The kinds aren't looked up.
-pub fn targets(arguments: &[String]) -> Result<Vec<Target>> {
+pub fn targets(arguments: &[String]) -> Result<Vec<KindAndName>> {
     match arguments {
         [first, ..] if first.contains('/') => arguments.iter().map(|argument| pair(argument)).collect(),
         [kind, names @ ..] if !names.is_empty() => names.iter().map(|name| of_kind(kind, name)).collect(),
@@ -19,7 +19,7 @@ pub fn targets(arguments: &[String]) -> Result<Vec<Target>> {
 }
 
 /// Reads `KIND/NAME`.
-fn pair(argument: &str) -> Result<Target> {
+fn pair(argument: &str) -> Result<KindAndName> {
     match argument.split_once('/') {
         Some((kind, name)) => of_kind(kind, name),
         None => bail!(
@@ -29,7 +29,7 @@ fn pair(argument: &str) -> Result<Target> {
 }
 
 /// Returns a target. Refuses an empty kind, and a name that can't be a segment of a path.
-fn of_kind(kind: &str, name: &str) -> Result<Target> {
+fn of_kind(kind: &str, name: &str) -> Result<KindAndName> {
     let is_object = !kind.is_empty() && is_segment(name);
     ensure!(is_object, "{kind}/{name} can't be an object: name it as in deployment/test");
     Ok((kind.into(), name.into()))

@@ -12,7 +12,7 @@ use super::Completion;
 use crate::{
     args::Cli,
     cluster::{ClusterReader, ConnectArgs, read_kubeconfig},
-    list::{gather::Gatherer, row::Row, row::WorkloadState},
+    list::{gather::Gatherer, row::WorkloadRow, row::WorkloadState},
 };
 
 /// The usual namespace of queues of T9k. The flag for another one isn't read here.
@@ -62,13 +62,13 @@ async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> 
         gatherer.paused().await?.0
     };
     let cluster = gatherer.cluster;
-    let is_wanted = |row: &&Row| match command {
+    let is_wanted = |row: &&WorkloadRow| match command {
         "resume" => true,
         "requeue" => row.state == WorkloadState::Requeueing,
         "activate" => row.state == WorkloadState::Inactive,
         _ => row.kind != "Pod",
     };
-    let shown = |row: &Row, name: &str| {
+    let shown = |row: &WorkloadRow, name: &str| {
         let queue = row.queue.as_ref().map_or_else(String::new, |queue| format!(", queue {queue}"));
         (name.to_owned(), Some(format!("{:?}{queue}", row.state)))
     };
@@ -79,8 +79,9 @@ async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> 
         Some(word) => {
             let table = OwnerTable::default();
             let Ok(kind) = cluster.kinds.resolve(word, &table) else { return Ok(Vec::new()) };
-            let is_of =
-                |row: &&Row| row.kind == kind.resource.kind && row.api_version == kind.resource.api_version;
+            let is_of = |row: &&WorkloadRow| {
+                row.kind == kind.resource.kind && row.api_version == kind.resource.api_version
+            };
             rows.filter(is_of).map(|row| shown(row, &row.name)).collect()
         }
     })

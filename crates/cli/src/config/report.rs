@@ -10,7 +10,7 @@ use tenure_policy::{
     config::{Config, ConfigFile, ConfigMapKey, METHOD, PREEMPT, RECLAIM},
     expiry::PerFamily,
     floor::{Floors, PartialFloors},
-    guard::{Guarded, Scheduler, UnknownPreemptor},
+    guard::{Guarded, SchedulerUser, UnknownPreemptor},
     ready::PodsReady,
     requeue::Backoff,
     usage::UsageResources,
@@ -22,12 +22,12 @@ use crate::print::{cell, tables};
 /// The values of a file, for people and programs. An empty list isn't in the JSON.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct ConfigReport {
     /// The program whose configuration the file is: `Tenure` or `KAI-Scheduler`.
     of: &'static str,
     parameters: Vec<Parameter>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    node_pools: Vec<Pool>,
+    node_pools: Vec<PoolDefaults>,
     /// The users that may set the start of a `PodGroup`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_writers: Vec<String>,
@@ -52,7 +52,7 @@ struct Parameter {
 /// The defaults of a node pool. A value that the file leaves out is that for all nodes.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pool {
+struct PoolDefaults {
     name: String,
     default_preempt_min_runtime: String,
     default_reclaim_min_runtime: String,
@@ -69,7 +69,7 @@ struct BoundRow {
     reclaim_min_runtime: Option<String>,
 }
 
-impl Report {
+impl ConfigReport {
     /// Returns the values that apply with a file.
     pub fn of(file: &ConfigFile) -> Self {
         let (of, floors, set) = match file {
@@ -85,7 +85,7 @@ impl Report {
         let mut report = Self { of, ..Self::default() };
         if let ConfigFile::Tenure(config) = file {
             values.extend(own(config));
-            let pool = |(name, pool): (&String, &PartialFloors)| Pool {
+            let pool = |(name, pool): (&String, &PartialFloors)| PoolDefaults {
                 name: name.clone(),
                 default_preempt_min_runtime: pool.preempt.unwrap_or(*preempt).to_string(),
                 default_reclaim_min_runtime: pool.reclaim.unwrap_or(*reclaim).to_string(),
@@ -112,9 +112,12 @@ impl Report {
         let Self { of: _, parameters, node_pools, trusted_writers, tenancy_writers, bounds, guard } = self;
         let row =
             |Parameter { name, value, from }: &Parameter| vec![(*name).into(), value.clone(), (*from).into()];
-        let pool = |pool: &Pool| {
-            let Pool { name, default_preempt_min_runtime: preempt, default_reclaim_min_runtime: reclaim } =
-                pool;
+        let pool = |pool: &PoolDefaults| {
+            let PoolDefaults {
+                name,
+                default_preempt_min_runtime: preempt,
+                default_reclaim_min_runtime: reclaim,
+            } = pool;
             vec![name.clone(), preempt.clone(), reclaim.clone()]
         };
         let pools = node_pools.iter().map(pool).collect();
@@ -145,7 +148,7 @@ fn names<'n>(names: impl IntoIterator<Item = &'n String>, what: &str) -> Vec<Vec
 /// Returns the rows of the guard: schedulers, then exempt users, groups and namespaces.
 fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = of;
-    let scheduler = |Scheduler { name, unknown_preemptor }: &Scheduler| {
+    let scheduler = |SchedulerUser { name, unknown_preemptor }: &SchedulerUser| {
         let unknown = match unknown_preemptor {
             UnknownPreemptor::Stricter => "",
             UnknownPreemptor::Weaker => ", unknown preemptor: weaker",
@@ -257,7 +260,7 @@ mod tests {
     use super::*;
 
     fn printed(text: &str) -> String {
-        Report::of(&ConfigFile::parse(text).unwrap()).tables()
+        ConfigReport::of(&ConfigFile::parse(text).unwrap()).tables()
     }
 
     #[test]
@@ -313,7 +316,7 @@ kube-system             exempt namespace
 
     #[test]
     fn each_parameter_is_a_key_of_the_file() {
-        for Parameter { name, .. } in Report::of(&ConfigFile::parse("").unwrap()).parameters {
+        for Parameter { name, .. } in ConfigReport::of(&ConfigFile::parse("").unwrap()).parameters {
             assert!(Config::keys().any(|key| key == name), "{name}");
         }
     }
@@ -408,7 +411,7 @@ reclaimResolveMethod       lca     default
     #[test]
     fn json_and_yaml_say_the_same() {
         let report =
-            Report::of(&ConfigFile::parse("{nodePools: [{name: a}], trustedWriters: [kai]}").unwrap());
+            ConfigReport::of(&ConfigFile::parse("{nodePools: [{name: a}], trustedWriters: [kai]}").unwrap());
         let json = serde_json::to_value(&report).unwrap();
         let yaml: serde_json::Value =
             serde_saphyr::from_str(&serde_saphyr::to_string(&report).unwrap()).unwrap();

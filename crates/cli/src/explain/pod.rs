@@ -19,12 +19,12 @@ use super::text::{RunArgs, key, pod_name};
 use crate::{
     access::QueueAccess,
     cluster::ConnectArgs,
-    floors::Sourced,
-    run::Run,
+    floors::SourcedValue,
+    run::WorkloadRun,
     snapshot::{NamespacedName, Snapshot},
     status::runs_dry,
 };
-use question::{Question, without_effect};
+use question::{ExplainedPod, without_effect};
 
 /// Explain a pod: the end of its protection, the end of its run, and the action then
 ///
@@ -70,7 +70,7 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
         Some(cluster) => runs_dry(cluster).await,
         None => false,
     };
-    let question = Question { snapshot, key, pod: &pod, rules, without_effect, runs_dry };
+    let question = ExplainedPod { snapshot, key, pod: &pod, rules, without_effect, runs_dry };
     let mut answer = question.answer((&action, workload.as_ref()), standing);
     if let Some(cluster) = snapshot.cluster() {
         answer.queue_access = QueueAccess::of_pod(cluster, key).await?;
@@ -128,7 +128,7 @@ pub struct PodExplanation {
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
     /// The ceiling that applies, with the queue or the annotation that sets it.
-    max_duration: Option<Sourced>,
+    max_duration: Option<SourcedValue>,
     /// The time beyond that ceiling that the run was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     extension: Option<String>,
@@ -136,7 +136,7 @@ pub struct PodExplanation {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_effect: Vec<String>,
     /// The keeper's action at the end. Null: the pod is never touched.
-    would: Option<Would>,
+    would: Option<ExpiryAction>,
     /// The reason why the pod is never touched.
     exempt: Option<&'static str>,
 }
@@ -148,11 +148,11 @@ struct Protection {
     /// The queue of the preemptor, or a queue above it.
     preemptor_queue: String,
     /// How that queue is related to the pod's queue.
-    preemptor: Relation,
+    preemptor: QueueRelation,
     /// `preempt` or `reclaim`.
     kind: &'static str,
     #[serde(flatten)]
-    floor: Sourced,
+    floor: SourcedValue,
     /// The end of the protection. Null: the pod isn't protected now.
     until: Option<Timestamp>,
 }
@@ -160,7 +160,7 @@ struct Protection {
 /// The relation of a preemptor's queue to the pod's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Relation {
+enum QueueRelation {
     /// The pod's own queue.
     Same,
     /// An ancestor of the pod's queue, or another descendant of that ancestor.
@@ -186,7 +186,7 @@ struct TolerationAnswer {
 /// The keeper's action on expiry.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Would {
+struct ExpiryAction {
     /// True if the keeper runs dry, as far as the user may see. It then only reports this action.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,

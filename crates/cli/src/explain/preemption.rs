@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tenure_policy::{
     gang::progress,
-    preemption::{Place, PreemptionKind, Preemptor, Rule, Rules, Ruling, Victim},
+    preemption::{PreemptionKind, Preemptor, QueuePlace, Rule, Rules, Ruling, Victim},
     toleration::PreemptorClaim,
 };
 use tenure_types::projection::Pod;
@@ -22,7 +22,7 @@ use crate::{
     floors::FloorArgs,
     input::InputArgs,
     print::OutputArgs,
-    snapshot::{NamedWorkload, NamespacedName, Snapshot, Wanted},
+    snapshot::{ExplanationScope, NamedWorkload, NamespacedName, Snapshot},
 };
 
 /// Explain whether a pod may preempt others, and the rule that protects each victim
@@ -97,7 +97,7 @@ impl PreemptionArgs {
             ensure!(named.insert(victim), "--victim {}: named twice", shown(victim));
         }
         let pods: Vec<NamespacedName> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
-        let wanted = Wanted {
+        let wanted = ExplanationScope {
             pods: &pods,
             namespace: None,
             t9k_system_namespace: None,
@@ -167,7 +167,7 @@ fn answer(
 }
 
 /// Returns the place of a pod's workload in the tree of queues.
-fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> Place<'s> {
+fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> QueuePlace<'s> {
     snapshot.index.workload(pod).whole.place
 }
 
@@ -175,7 +175,7 @@ fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> Place<'s> {
 fn because(
     ruling: &Ruling<'_>,
     preemptor: &Preemptor<'_>,
-    (pod, place, gang): (&Pod, &Place<'_>, &NamedWorkload<'_>),
+    (pod, place, gang): (&Pod, &QueuePlace<'_>, &NamedWorkload<'_>),
     now: Timestamp,
 ) -> Vec<String> {
     let mut because = vec![format!("its workload is {}", gang.name)];

@@ -12,7 +12,7 @@ use crate::{
     floors::FloorArgs,
     input::InputArgs,
     print::{OutputArgs, moment, printable, until},
-    snapshot::{NamespacedName, Snapshot, Wanted},
+    snapshot::{ExplanationScope, NamespacedName, Snapshot},
 };
 
 /// The flags of explanations of runs.
@@ -43,7 +43,8 @@ impl RunArgs {
     ) -> Result<Snapshot> {
         let Self { input, output: _, t9k_system_namespace, floors } = self;
         let t9k_system_namespace = Some(t9k_system_namespace.as_str());
-        let wanted = Wanted { pods, namespace, t9k_system_namespace, floors, may_lack_queues: true };
+        let wanted =
+            ExplanationScope { pods, namespace, t9k_system_namespace, floors, may_lack_queues: true };
         Snapshot::read(input, connect, wanted).await
     }
 }

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    bound::{Amounts, Held, NodeRoom, give, room_by},
+    bound::{Amounts, HeldRoom, NodeRoom, give, room_by},
     demand::{demands, room},
-    occupants::{ClusterRoom, Occupant},
+    occupants::{ClusterRoom, NodeOccupant},
 };
 use crate::{
     input::Document,
@@ -28,8 +28,8 @@ use crate::{
 pub struct Forecast {
     now: Timestamp,
     bound: &'static str,
-    free: Vec<FreeBy>,
-    stays: Vec<Stays>,
+    free: Vec<FreedAmounts>,
+    stays: Vec<StayingPods>,
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     workload: Option<RoomFor>,
 }
@@ -37,7 +37,7 @@ pub struct Forecast {
 /// The amounts that have come free by a time, since now.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct FreeBy {
+struct FreedAmounts {
     /// A time at which at least one pod has ended.
     by: Timestamp,
     /// The node. None: the amounts are of all nodes.
@@ -52,7 +52,7 @@ struct FreeBy {
 /// The pods that no ceiling ends, by reason and queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Stays {
+struct StayingPods {
     reason: &'static str,
     queue: Option<String>,
     pods: usize,
@@ -78,7 +78,7 @@ struct RoomFor {
 }
 
 /// What the table of a forecast shows.
-pub struct Shown {
+pub struct ForecastTable {
     /// The resources. Empty: GPUs, or CPUs if there are no GPUs.
     pub resources: Vec<String>,
     /// The largest number of rows.
@@ -101,7 +101,7 @@ impl Forecast {
     }
 
     /// Returns the forecast as tables.
-    pub fn text(&self, shown: &Shown) -> String {
+    pub fn text(&self, shown: &ForecastTable) -> String {
         let mut parts: Vec<String> = self.workload.iter().map(|room| room.text(self.now)).collect();
         let resources = if shown.resources.is_empty() { self.usual() } else { shown.resources.clone() };
         let names: Vec<String> = resources.iter().map(|of| of.to_uppercase()).collect();
@@ -151,9 +151,9 @@ impl Forecast {
 }
 
 /// Returns a row for each end of pods, with the sum of all amounts up to then, in all or by node.
-fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreeBy> {
+fn free_by(occupants: &[NodeOccupant], now: Timestamp, by_node: bool) -> Vec<FreedAmounts> {
     let mut ends: BTreeMap<(Option<&str>, Timestamp), (usize, Amounts)> = BTreeMap::new();
-    for Occupant { held, .. } in occupants {
+    for NodeOccupant { held, .. } in occupants {
         let Some(until) = held.until else { continue };
         let node = by_node.then_some(held.node.as_str());
         let (pods, sum) = ends.entry((node, until.max(now))).or_default();
@@ -167,21 +167,21 @@ fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreeBy>
         }
         of = node;
         give(&mut sum, &more);
-        FreeBy { by, node: node.map(str::to_owned), pods, free: sum.clone() }
+        FreedAmounts { by, node: node.map(str::to_owned), pods, free: sum.clone() }
     });
     rows.collect()
 }
 
 /// Returns the pods that no ceiling ends, counted by reason and queue.
-fn staying(occupants: &[Occupant]) -> Vec<Stays> {
+fn staying(occupants: &[NodeOccupant]) -> Vec<StayingPods> {
     let mut all: BTreeMap<(&'static str, Option<&str>), (usize, Amounts)> = BTreeMap::new();
-    for Occupant { held, queue, stays, .. } in occupants {
+    for NodeOccupant { held, queue, stays, .. } in occupants {
         let Some(reason) = *stays else { continue };
         let (pods, sum) = all.entry((reason, queue.as_deref())).or_default();
         *pods = pods.saturating_add(1);
         give(sum, &held.requests);
     }
-    let stays = all.into_iter().map(|((reason, queue), (pods, held))| Stays {
+    let stays = all.into_iter().map(|((reason, queue), (pods, held))| StayingPods {
         reason,
         queue: queue.map(str::to_owned),
         pods,
@@ -198,7 +198,7 @@ impl RoomFor {
         // each pod of the workload may run on each of these nodes
         let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
         let nodes: Vec<NodeRoom> = nodes.map(room).collect();
-        let held: Vec<Held> = occupants.iter().map(|of| of.held.clone()).collect();
+        let held: Vec<HeldRoom> = occupants.iter().map(|of| of.held.clone()).collect();
         let all = demands.iter().flat_map(|(demand, pods)| {
             repeat_n(demand.requests.clone(), usize::try_from(*pods).unwrap_or(usize::MAX))
         });

@@ -15,7 +15,7 @@ pub type Amounts = BTreeMap<String, i64>;
 
 /// The room that a pod holds on its node.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct HeldRoom {
     pub node: String,
     pub requests: Amounts,
     /// The time by which the pod has ended at the latest. None: no ceiling ends it.
@@ -33,7 +33,12 @@ pub struct NodeRoom {
 /// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or
 /// the end of a pod. None: not even the ends of all pods make enough room. All pods on the nodes
 /// must be in `held`.
-pub fn room_by(nodes: &[NodeRoom], held: &[Held], demands: &[Amounts], now: Timestamp) -> Option<Timestamp> {
+pub fn room_by(
+    nodes: &[NodeRoom],
+    held: &[HeldRoom],
+    demands: &[Amounts],
+    now: Timestamp,
+) -> Option<Timestamp> {
     let places: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(place, node)| (node.name.as_str(), place)).collect();
     let mut free: Vec<Amounts> = nodes.iter().map(|node| node.allocatable.clone()).collect();

@@ -13,7 +13,7 @@ use k8s_openapi::{
 use serde_json::Value;
 use tenure_types::{
     amount::Amount,
-    room::{Needs, PodWithRoom},
+    room::{PodNeeds, PodWithRoom},
     selector::Selector,
 };
 
@@ -32,7 +32,7 @@ pub struct Demand {
     /// The requests of one pod, with one of [`PODS`].
     pub requests: Amounts,
     /// What the pods need besides room: ports, volumes, devices or other pods. None: nothing else.
-    pub needs: Option<Needs>,
+    pub needs: Option<PodNeeds>,
     spec: PodSpec,
 }
 

@@ -8,7 +8,7 @@ use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use tenure_index::{CeilingIndex, Seen};
+use tenure_index::{CeilingIndex, SeenPod};
 use tenure_policy::{
     config::Config,
     deletion::DeletionTimes,
@@ -18,7 +18,7 @@ use tenure_policy::{
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
 use super::{
-    bound::{Amounts, Held},
+    bound::{Amounts, HeldRoom},
     demand::PODS,
 };
 use crate::{
@@ -39,8 +39,8 @@ const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// A pod on a node, and what bounds its stay.
 #[derive(Clone, Debug)]
-pub struct Occupant {
-    pub held: Held,
+pub struct NodeOccupant {
+    pub held: HeldRoom,
     /// The queue whose ceiling ends the pod.
     pub queue: Option<String>,
     /// The reason why no ceiling ends the pod. None: a ceiling or a deletion ends it.
@@ -52,7 +52,7 @@ pub struct Occupant {
 /// The pods of a cluster, and its nodes if they are needed.
 pub struct ClusterRoom {
     pub now: Timestamp,
-    pub occupants: Vec<Occupant>,
+    pub occupants: Vec<NodeOccupant>,
     pub nodes: Vec<Node>,
 }
 
@@ -81,7 +81,7 @@ impl ClusterRoom {
         let mut pods = Vec::new();
         let mut pages = objects::<PodWithRoom>(cluster.api(namespace.as_deref()), Some(LIVE));
         while let Some(page) = pages.try_next().await.map_err(explain)? {
-            pods.extend(page.into_iter().filter_map(|pod| OnNode::read(pod, &mut snapshot.index)));
+            pods.extend(page.into_iter().filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)));
         }
         let mut nodes: Vec<Node> = Vec::new();
         if needs_nodes {
@@ -110,7 +110,7 @@ impl ClusterRoom {
         let (mut pods, mut nodes) = (Vec::new(), Vec::new());
         for document in documents.iter().filter(|document| document.group().is_empty()) {
             match document.kind.as_str() {
-                "Pod" => pods.extend(OnNode::read(decode(document)?, &mut snapshot.index)),
+                "Pod" => pods.extend(BoundPod::read(decode(document)?, &mut snapshot.index)),
                 "Node" => nodes.push(decode(document)?),
                 _ => {}
             }
@@ -121,23 +121,23 @@ impl ClusterRoom {
 
 /// Returns what each pod holds on its node, and until when.
 pub fn occupants(
-    pods: Vec<OnNode>,
+    pods: Vec<BoundPod>,
     snapshot: &mut Snapshot,
     longest: SignedDuration,
     now: Timestamp,
-) -> Vec<Occupant> {
+) -> Vec<NodeOccupant> {
     let Snapshot { index, floors, .. } = snapshot;
     pods.into_iter().map(|pod| pod.occupant(index, floors, longest, now)).collect()
 }
 
 /// A pod that is on a node.
-pub struct OnNode {
+pub struct BoundPod {
     pod: Pod,
     requests: Amounts,
-    seen: Option<Seen>,
+    seen: Option<SeenPod>,
 }
 
-impl OnNode {
+impl BoundPod {
     /// Reads a pod, and adds it to the index. None: the pod takes no room.
     fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
         let (pod, room) = pod.split();
@@ -150,7 +150,7 @@ impl OnNode {
     pub fn of(pod: Pod, mut requests: Amounts, index: &mut CeilingIndex) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
         requests.insert(PODS.into(), 1);
-        is_there.then(|| Self { seen: Seen::read(&pod, index), requests, pod })
+        is_there.then(|| Self { seen: SeenPod::read(&pod, index), requests, pod })
     }
 
     /// Computes the latest end of the pod: the earlier of its ceiling and its deletion, each with a
@@ -161,7 +161,7 @@ impl OnNode {
         floors: &Floors,
         longest: SignedDuration,
         now: Timestamp,
-    ) -> Occupant {
+    ) -> NodeOccupant {
         let Self { pod, requests, seen } = self;
         let standing = seen.and_then(|seen| seen.standing(index));
         let exemption = standing_exemption(&pod, &Scope::default()).or_else(|| claimed(&pod));
@@ -186,8 +186,8 @@ impl OnNode {
             of.start?.checked_add(floor).ok()
         });
         let node = pod.spec.node_name.unwrap_or_default();
-        Occupant {
-            held: Held { node, requests, until },
+        NodeOccupant {
+            held: HeldRoom { node, requests, until },
             queue,
             stays,
             floor_until: of_floor.filter(|until| *until > now),

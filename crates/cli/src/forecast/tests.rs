@@ -5,7 +5,7 @@ use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
 
 use super::{
-    bound::{Amounts, Held, NodeRoom, room_by},
+    bound::{Amounts, HeldRoom, NodeRoom, room_by},
     demand::demands,
 };
 use crate::input::Document;
@@ -56,7 +56,7 @@ proptest! {
 
     #[test]
     fn room_is_there_no_later_than_the_forecast_says((nodes, pods, demands) in clusters()) {
-        let held: Vec<Held> = pods.iter().map(|pod| Held {
+        let held: Vec<HeldRoom> = pods.iter().map(|pod| HeldRoom {
             node: format!("n{}", pod.node), requests: gpus(pod.gpus), until: pod.bound.map(at),
         }).collect();
         let rooms: Vec<NodeRoom> =
@@ -80,7 +80,7 @@ proptest! {
 #[test]
 fn room_now_is_now_and_without_an_end_there_is_no_time() {
     let nodes = [NodeRoom { name: "n".into(), allocatable: gpus(8) }];
-    let held = |until: Option<i64>| [Held { node: "n".into(), requests: gpus(6), until: until.map(at) }];
+    let held = |until: Option<i64>| [HeldRoom { node: "n".into(), requests: gpus(6), until: until.map(at) }];
     assert_eq!(room_by(&nodes, &held(None), &[gpus(2)], at(0)), Some(at(0)));
     assert_eq!(room_by(&nodes, &held(Some(60)), &[gpus(3)], at(0)), Some(at(60)));
     assert_eq!(room_by(&nodes, &held(None), &[gpus(3)], at(0)), None);

@@ -14,7 +14,7 @@ use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 use super::row::name_of;
 use crate::{
     cluster::{ClusterReader, explain, objects},
-    print::{Column, Format, Listed, Printer, cell, human, moment},
+    print::{Column, Format, ListRow, Printer, cell, human, moment},
 };
 
 /// The field selector of the keeper's events.
@@ -26,7 +26,7 @@ const OF_LATE: SignedDuration = SignedDuration::from_hours(1);
 /// The end of a run, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub struct EndedRow {
     pub namespace: String,
     /// Kind and name as kubectl takes them: `deployment/test`.
     pub workload: String,
@@ -42,7 +42,7 @@ pub struct Ended {
     pub message: String,
 }
 
-impl Ended {
+impl EndedRow {
     /// Reads an event. None: the event isn't about the end of a run, or is of a dry run.
     fn read(event: Event) -> Option<Self> {
         let Event { metadata, involved_object: of, event_time, reason, message, action } = event;
@@ -79,10 +79,10 @@ impl Ended {
 
 /// Returns the runs that have ended in the last hour in a namespace, or in all namespaces, the
 /// latest last.
-pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
+pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<Vec<EndedRow>> {
     let events: Vec<Event> = objects(cluster.api(namespace), Some(BY_KEEPER)).try_concat().await?;
     let now = cluster.clock.now();
-    let mut ended: Vec<Ended> = events.into_iter().filter_map(Ended::read).collect();
+    let mut ended: Vec<EndedRow> = events.into_iter().filter_map(EndedRow::read).collect();
     ended.retain(|of| now.duration_since(of.at) <= OF_LATE);
     ended.sort_by(|one, other| (one.at, &one.workload).cmp(&(other.at, &other.workload)));
     Ok(ended)
@@ -107,7 +107,7 @@ pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, e
 /// Returns the answer as a table, or as objects. Columns are as wide as their headers, even if the
 /// headers are left out.
 pub fn shown(
-    ended: &[Ended],
+    ended: &[EndedRow],
     format: Option<Format>,
     (namespaces, headers): (bool, bool),
     now: Timestamp,
@@ -118,7 +118,7 @@ pub fn shown(
     Ok(rows.map_or(&*text, |(_, rows)| rows).to_owned())
 }
 
-impl Listed for Ended {
+impl ListRow for EndedRow {
     const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.namespace.clone());
     const NARROW: &'static [Column<Self>] = &[
         ("WORKLOAD", |of, _| of.workload.clone()),
@@ -142,13 +142,13 @@ mod tests {
 
     use super::*;
 
-    fn read(reason: &str, action: &str, message: &str, annotations: &Value) -> Option<Ended> {
+    fn read(reason: &str, action: &str, message: &str, annotations: &Value) -> Option<EndedRow> {
         let event = json!({
             "metadata": {"name": "e", "namespace": "team", "annotations": annotations},
             "involvedObject": {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "namespace": "team"},
             "reason": reason, "action": action, "message": message, "eventTime": "2026-01-01T00:00:00.000000Z",
         });
-        Ended::read(serde_json::from_value(event).unwrap())
+        EndedRow::read(serde_json::from_value(event).unwrap())
     }
 
     const WORDS: &str = "Its run in Queue research has reached the ceiling of 2h 30m, set by Queue company above it. It stays paused until you resume it";

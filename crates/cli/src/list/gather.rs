@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family, pause::OwnerObject};
 use tenure_types::{extension, selector::Selector};
 
-use super::{row::Row, view::View};
+use super::{row::WorkloadRow, view::ListView};
 use crate::{
     cluster::{AT_ONCE, ClusterReader, ResourceKind, ResourceKinds, explain, is_forbidden},
     print::{warn, with_causes},
@@ -88,7 +88,7 @@ impl Gatherer {
     }
 
     /// Reads everything that a list shows.
-    pub async fn view(&mut self) -> Result<View> {
+    pub async fn view(&mut self) -> Result<ListView> {
         let mut view = self.without_pods().await?;
         view.list_pods(&self.cluster, self.namespace.as_deref()).await.map_err(explain)?;
         self.complete(&mut view).await;
@@ -97,7 +97,7 @@ impl Gatherer {
 
     /// Lists all objects that pods depend on: queues, groups, extensions and owners. The caller
     /// adds pods, and then calls [`complete`](Self::complete).
-    pub async fn without_pods(&mut self) -> Result<View> {
+    pub async fn without_pods(&mut self) -> Result<ListView> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
             self.cluster.kinds = ResourceKinds::discover(&self.cluster.client).await.map_err(explain)?;
             self.discovered = Instant::now();
@@ -115,7 +115,7 @@ impl Gatherer {
     }
 
     /// Reads the owners that are missing once all pods were added, and prints warnings.
-    pub async fn complete(&mut self, view: &mut View) {
+    pub async fn complete(&mut self, view: &mut ListView) {
         self.ask(view).await;
         for warning in view.snapshot.warnings() {
             self.warn(warning);
@@ -134,10 +134,10 @@ impl Gatherer {
     }
 
     /// Returns a view without objects.
-    fn empty(&self) -> View {
+    fn empty(&self) -> ListView {
         let mut snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
         snapshot.selected.selector.clone_from(&self.selector);
-        View::new(snapshot)
+        ListView::new(snapshot)
     }
 
     /// Returns the kinds that may be above pods, each with the namespace in which it is listed.
@@ -161,7 +161,7 @@ impl Gatherer {
 
     /// Returns the workloads that have a record of a pause, without reading pods, and true if a
     /// kind couldn't be listed though the user may. An error if no kind could be listed.
-    pub async fn paused(&mut self) -> Result<(Vec<Row>, bool)> {
+    pub async fn paused(&mut self) -> Result<(Vec<WorkloadRow>, bool)> {
         let mut view = self.empty();
         let wanted = self.owners().count();
         let mut not_listed = view.snapshot.list(&self.cluster, iter::empty(), self.owners()).await;
@@ -175,7 +175,7 @@ impl Gatherer {
 
     /// Reads the owners that no list had, one by one, until all climbs have ended. An owner that
     /// can't be read counts as forbidden.
-    async fn ask(&mut self, view: &mut View) {
+    async fn ask(&mut self, view: &mut ListView) {
         let mut forbidden = HashSet::new();
         loop {
             let mut owners = view.asks();

@@ -6,14 +6,15 @@
 use jiff::Timestamp;
 use tenure_policy::naming::group_of;
 
-use super::row::{Row, WorkloadState};
-use crate::print::{Column, Format, Listed, Printer, cell, human, moment, moment_cell, until};
+use super::row::{WorkloadRow, WorkloadState};
+use crate::print::{Column, Format, ListRow, Printer, cell, human, moment, moment_cell, until};
 
-pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| known(row, row.floor_until.map(moment)));
-pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| known(row, row.expires_at.map(moment)));
-pub const STATE: Column<Row> = ("STATE", |row, _| format!("{:?}", row.state));
+pub const FLOOR_UNTIL: Column<WorkloadRow> =
+    ("FLOOR UNTIL", |row, _| known(row, row.floor_until.map(moment)));
+pub const EXPIRES_AT: Column<WorkloadRow> = ("EXPIRES AT", |row, _| known(row, row.expires_at.map(moment)));
+pub const STATE: Column<WorkloadRow> = ("STATE", |row, _| format!("{:?}", row.state));
 
-impl Listed for Row {
+impl ListRow for WorkloadRow {
     const NAMESPACE: Column<Self> = ("NAMESPACE", |row, _| row.namespace.clone());
     const NARROW: &'static [Column<Self>] = &[
         ("WORKLOAD", |row, _| row.workload.clone()),
@@ -43,10 +44,10 @@ impl Listed for Row {
     }
 }
 
-impl Printer<Row> {
+impl Printer<WorkloadRow> {
     /// True if the printed forms of two rows differ, apart from ages.
-    pub fn differ(&self, before: &Row, after: &Row) -> bool {
-        let is_gone = |row: &Row| row.state == WorkloadState::Gone;
+    pub fn differ(&self, before: &WorkloadRow, after: &WorkloadRow) -> bool {
+        let is_gone = |row: &WorkloadRow| row.state == WorkloadState::Gone;
         match self.format {
             Some(Format::Json | Format::Yaml) => before != after,
             Some(Format::Name) => is_gone(before) != is_gone(after),
@@ -56,7 +57,7 @@ impl Printer<Row> {
 }
 
 /// Returns the time at which the workload comes back by itself, or the command that brings it back.
-fn comes_back(row: &Row) -> String {
+fn comes_back(row: &WorkloadRow) -> String {
     match row.state {
         WorkloadState::Paused => "kubectl tenure resume".into(),
         WorkloadState::Inactive => "kubectl tenure activate".into(),
@@ -65,7 +66,7 @@ fn comes_back(row: &Row) -> String {
 }
 
 /// Returns the reason of a pause with its time, or the reason of an exemption.
-fn why(row: &Row) -> String {
+fn why(row: &WorkloadRow) -> String {
     match (&row.reason, row.paused_at) {
         (Some(reason), Some(at)) if row.state != WorkloadState::Gone => {
             let by = row.kueue_workload.as_ref().map(|name| format!(", by Kueue's Workload {name}"));
@@ -76,7 +77,7 @@ fn why(row: &Row) -> String {
 }
 
 /// Returns a cell whose text comes from queues. `<unknown>` if the user may not read them.
-fn known(row: &Row, text: Option<String>) -> String {
+fn known(row: &WorkloadRow, text: Option<String>) -> String {
     text.unwrap_or_else(|| if row.queue_is_hidden { "<unknown>".into() } else { cell(None::<String>) })
 }
 

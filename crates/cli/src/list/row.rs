@@ -13,7 +13,7 @@ use tenure_policy::{
     expiry::{Family, PerFamily},
     naming::group_of,
     pause::{self, Return},
-    requeue::Waiting,
+    requeue::WaitingWorkload,
     tree::QueueTree,
 };
 use tenure_types::{
@@ -21,7 +21,7 @@ use tenure_types::{
     paused::{PausedRecord, RequeueState},
 };
 
-use crate::{run::Run, snapshot::Snapshot};
+use crate::{run::WorkloadRun, snapshot::Snapshot};
 
 /// The state of a workload. The names are those of the column STATE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,7 +49,7 @@ pub enum WorkloadState {
 /// A workload, for people and programs. Times aren't rounded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct WorkloadRow {
     pub namespace: String,
     /// Kind and name as kubectl takes them: `deployment/test`, `pytorchjob.kubeflow.org/test`.
     pub workload: String,
@@ -103,16 +103,16 @@ pub struct Row {
     /// The place of a paused workload among those that come back to queues of this family. None: it
     /// doesn't come back.
     #[serde(skip)]
-    pub waiting: Option<(Family, Waiting)>,
+    pub waiting: Option<(Family, WaitingWorkload)>,
     /// The queue of the other family. A pod may be in a queue of each.
     #[serde(skip)]
     pub other_queue: Option<String>,
 }
 
-/// The key of a workload: the namespace, and kind and name as in `Row::workload`.
+/// The key of a workload: the namespace, and kind and name as in `WorkloadRow::workload`.
 pub type WorkloadKey = (String, String);
 
-impl Row {
+impl WorkloadRow {
     /// Returns the key by which a watch compares rows.
     pub fn key(&self) -> WorkloadKey {
         (self.namespace.clone(), self.workload.clone())
@@ -130,7 +130,7 @@ pub struct WorkloadSummary {
     namespace: String,
     reference: OwnerReference,
     /// The run of its pods that are in a queue. None: it has no such pod.
-    run: Option<Run>,
+    run: Option<WorkloadRun>,
     /// The number of ready pods.
     ready: usize,
     /// The number of pods that its groups and single pods need.
@@ -157,7 +157,7 @@ impl WorkloadSummary {
 
     /// Adds a pod: its run, true if it is ready, and its group (or the pod itself) with the number
     /// of pods that the group needs.
-    pub fn add(&mut self, run: Run, ready: bool, (unit, needed): (Uid, usize)) {
+    pub fn add(&mut self, run: WorkloadRun, ready: bool, (unit, needed): (Uid, usize)) {
         self.ready = self.ready.saturating_add(usize::from(ready));
         if self.units.insert(unit) {
             self.needed = self.needed.saturating_add(needed);
@@ -169,11 +169,11 @@ impl WorkloadSummary {
     }
 
     /// Returns the row. None: the workload neither runs nor is paused.
-    pub fn row(self, known: &Snapshot, now: Timestamp) -> Option<Row> {
+    pub fn row(self, known: &Snapshot, now: Timestamp) -> Option<WorkloadRow> {
         let Self { namespace, reference, run, ready, needed, units: _, pause, .. } = self;
         let (trees, floors) = (known.index.trees(), &known.floors);
         let tree = trees[Family::Runai];
-        let row = Row {
+        let row = WorkloadRow {
             namespace,
             workload: name_of(&reference.api_version, &reference.kind, &reference.name),
             api_version: reference.api_version,
@@ -181,17 +181,18 @@ impl WorkloadSummary {
             name: reference.name,
             pods: run.as_ref().map_or(0, |run| run.pods),
             gpus: self.gpus,
-            ..Row::default()
+            ..WorkloadRow::default()
         };
         if let Some(metadata) = pause {
             let record = pause::record_on(&metadata);
             // younger pods show that the pause was undone
-            let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
+            let is_over =
+                |run: &WorkloadRun| record.as_ref().is_none_or(|record| run.created_last > record.at);
             if !run.as_ref().is_some_and(is_over) {
-                return Some(Row { kueue_workload: self.of_kueue, ..paused(row, &metadata, record) });
+                return Some(WorkloadRow { kueue_workload: self.of_kueue, ..paused(row, &metadata, record) });
             }
         }
-        let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
+        let row = WorkloadRow { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?.showing(known.shown_end(self.shown_end, now));
         // the end of the last protection: against other queues, the floor depends on the place of
         // both in the tree
@@ -200,19 +201,19 @@ impl WorkloadSummary {
         let floor_until =
             run.standing.start.zip(floor).and_then(|(start, floor)| start.checked_add(floor).ok());
         let floor_until = floor_until.filter(|until| *until > now);
-        Some(running(Row { floor_until, ..row }, &run, self.terminating, trees, now))
+        Some(running(WorkloadRow { floor_until, ..row }, &run, self.terminating, trees, now))
     }
 }
 
 /// Returns the row of an object that has the record of a pause. `record` None: the record can't be
 /// read.
-fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row {
+fn paused(row: WorkloadRow, metadata: &ObjectMeta, record: Option<PausedRecord>) -> WorkloadRow {
     let RequeueState { count, priority, .. } = pause::requeue_state_on(metadata);
     let requeue_count = (count > 0).then_some(count);
     let is_inactive = pause::is_inactive(metadata);
     let stays = if is_inactive { WorkloadState::Inactive } else { WorkloadState::Paused };
     let Some(record) = record else {
-        return Row { state: stays, requeue_count, reason: Some("UnreadableRecord".into()), ..row };
+        return WorkloadRow { state: stays, requeue_count, reason: Some("UnreadableRecord".into()), ..row };
     };
     let (state, requeue_at) = match Return::of(&record, metadata) {
         Return::Requeue(at) => (WorkloadState::Requeueing, Some(at)),
@@ -220,13 +221,13 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
         Return::Never | Return::Deactivate => (stays, None),
     };
     let family = record.queue_group.as_deref().and_then(Family::of);
-    let waiting = Waiting {
+    let waiting = WaitingWorkload {
         priority: priority.unwrap_or(0),
         created: metadata.creation_timestamp.as_ref().map_or(record.at, |time| time.0),
         paused: record.at,
         name: format!("{}/{}", row.namespace, row.name),
     };
-    Row {
+    WorkloadRow {
         state,
         requeue_at,
         requeue_count,
@@ -240,11 +241,17 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
 }
 
 /// Returns the row of a workload that has pods in a queue.
-fn running(row: Row, run: &Run, terminating: bool, trees: PerFamily<&QueueTree>, now: Timestamp) -> Row {
+fn running(
+    row: WorkloadRow,
+    run: &WorkloadRun,
+    terminating: bool,
+    trees: PerFamily<&QueueTree>,
+    now: Timestamp,
+) -> WorkloadRow {
     let family = run.family();
     let other = Family::ALL.into_iter().find(|other| *other != family);
     let ceiling = run.ceiling(trees).filter(|_| run.exemption.is_none());
-    Row {
+    WorkloadRow {
         queue: run.standing.queue(family).map(ToString::to_string),
         other_queue: other.and_then(|other| run.standing.queue(other)).map(ToString::to_string),
         family: Some(family.row().name),
@@ -259,7 +266,7 @@ fn running(row: Row, run: &Run, terminating: bool, trees: PerFamily<&QueueTree>,
 }
 
 /// Returns the state of a workload that has pods in a queue.
-fn state(run: &Run, terminating: bool, now: Timestamp) -> WorkloadState {
+fn state(run: &WorkloadRun, terminating: bool, now: Timestamp) -> WorkloadState {
     if terminating {
         WorkloadState::Terminating
     } else if run.exemption.is_some() {

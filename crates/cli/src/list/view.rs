@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::{Seen, Uid};
+use tenure_index::{SeenPod, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption},
@@ -20,24 +20,24 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::row::{Row, WorkloadSummary};
+use super::row::{WorkloadRow, WorkloadSummary};
 use crate::{
     cluster::{ClusterReader, LIVE, objects},
-    run::Run,
+    run::WorkloadRun,
     snapshot::{ClimbStep, Snapshot},
 };
 
 /// The objects that were read. Pods are added last, and then the view is
-/// [completed](View::complete).
-pub struct View {
+/// [completed](ListView::complete).
+pub struct ListView {
     pub snapshot: Snapshot,
-    pods: Vec<Member>,
+    pods: Vec<ListedPod>,
 }
 
 /// The part of a pod that a list needs. There may be a hundred thousand pods, so the rest isn't
 /// kept.
 #[derive(Debug)]
-struct Member {
+struct ListedPod {
     namespace: String,
     reference: OwnerReference,
     controller: Option<OwnerReference>,
@@ -49,10 +49,10 @@ struct Member {
     gpus: Option<i64>,
     /// Its group, or the pod itself, and the number of pods that the group needs.
     unit: (Uid, usize),
-    seen: Seen,
+    seen: SeenPod,
 }
 
-impl View {
+impl ListView {
     /// Returns a view of a cluster. All kinds of owners count as listed until a list fails.
     pub fn new(mut snapshot: Snapshot) -> Self {
         for (group, kind, _) in snapshot.table.ancestors() {
@@ -83,13 +83,13 @@ impl View {
         if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
             return;
         }
-        let Some(seen) = Seen::read(pod, index) else { return };
+        let Some(seen) = SeenPod::read(pod, index) else { return };
         let reference = of_pod(pod);
         let of_group = index.gang(pod).map(|gang| {
             let uid = Uid::of(&format!("{:?} {}/{}", gang.key.kind, gang.key.namespace, gang.key.name));
             (uid, usize::try_from(gang.shape.least()).unwrap_or(usize::MAX))
         });
-        members.push(Member {
+        members.push(ListedPod {
             namespace: pod.namespace().unwrap_or_default(),
             controller: pod.controller().cloned(),
             exemption,
@@ -150,9 +150,9 @@ impl View {
     }
 
     /// Returns all workloads, in the order of namespace and name.
-    pub fn rows(self, now: Timestamp) -> Vec<Row> {
+    pub fn rows(self, now: Timestamp) -> Vec<WorkloadRow> {
         let Self { mut snapshot, pods } = self;
-        let mut workloads = Workloads::new();
+        let mut workloads = WorkloadSummaries::new();
         for pod in pods {
             let Some(standing) = pod.seen.standing(&mut snapshot.index) else { continue };
             let (mut exemption, shown) = (pod.exemption, pod.seen.shown_end());
@@ -173,7 +173,7 @@ impl View {
             workload.shown_end =
                 if owner.uid == uid { shown } else { snapshot.index.shown_end(Uid::of(&owner.uid)) };
             workload.gpus = workload.gpus.into_iter().chain(pod.gpus).reduce(i64::saturating_add);
-            workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
+            workload.add(WorkloadRun::of(standing, exemption), pod.ready, pod.unit);
         }
         for (owner, metadata) in snapshot.owners.paused() {
             let controller = kueue::above(&owner.reference, metadata);
@@ -195,17 +195,21 @@ impl View {
         }
         workloads.retain(|(_, uid), _| snapshot.selected.contains(uid));
         let rows = workloads.into_values().filter_map(|workload| workload.row(&snapshot, now));
-        let mut rows: Vec<Row> = rows.collect();
-        rows.sort_by_cached_key(Row::key);
+        let mut rows: Vec<WorkloadRow> = rows.collect();
+        rows.sort_by_cached_key(WorkloadRow::key);
         rows
     }
 }
 
 /// The workloads by namespace and uid of the owner.
-type Workloads = HashMap<(String, Uid), WorkloadSummary>;
+type WorkloadSummaries = HashMap<(String, Uid), WorkloadSummary>;
 
 /// Returns the workload of an owner, which is added if it is new.
-fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut WorkloadSummary {
+fn entry<'w>(
+    all: &'w mut WorkloadSummaries,
+    namespace: &str,
+    reference: &OwnerReference,
+) -> &'w mut WorkloadSummary {
     let key = (namespace.to_owned(), Uid::of(&reference.uid));
     all.entry(key).or_insert_with(|| WorkloadSummary::new(namespace, reference.clone()))
 }

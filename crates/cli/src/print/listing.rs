@@ -30,7 +30,7 @@ pub enum Format {
 }
 
 /// A row of a list, for people and programs. JSON and YAML have all its fields.
-pub trait Listed: Serialize + Sized + 'static {
+pub trait ListRow: Serialize + Sized + 'static {
     /// The column that is shown if rows of several namespaces are listed. It comes first.
     const NAMESPACE: Column<Self>;
     /// The columns of every table.
@@ -54,7 +54,7 @@ pub struct Printer<R: 'static> {
     table: Option<Table>,
 }
 
-impl<R: Listed> Printer<R> {
+impl<R: ListRow> Printer<R> {
     /// Returns a printer. `namespaces`: the table has a column of namespaces.
     pub fn new(format: Option<Format>, namespaces: bool, headers: bool) -> Self {
         let wide = if format == Some(Format::Wide) { R::WIDE } else { &[] };

@@ -57,10 +57,10 @@ pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> S
 }
 
 /// The headers and the rows of one table among others.
-pub type Part = (Vec<&'static str>, Vec<Vec<String>>);
+pub type TablePart = (Vec<&'static str>, Vec<Vec<String>>);
 
 /// Returns tables, with an empty line between them. Tables without rows are left out.
-pub fn tables(parts: impl IntoIterator<Item = Part>) -> String {
+pub fn tables(parts: impl IntoIterator<Item = TablePart>) -> String {
     let parts = parts.into_iter().filter(|(_, rows)| !rows.is_empty());
     parts.map(|(headers, rows)| table(&headers, rows)).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-use tenure_policy::requeue::Waiting;
+use tenure_policy::requeue::WaitingWorkload;
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn row(name: &str, state: WorkloadState) -> Row {
-    Row {
+fn row(name: &str, state: WorkloadState) -> WorkloadRow {
+    WorkloadRow {
         namespace: "ns".into(),
         workload: format!("job/{name}"),
         api_version: "batch/v1".into(),
@@ -36,10 +36,10 @@ fn row(name: &str, state: WorkloadState) -> Row {
 }
 
 /// Waits until then; paused and created then.
-fn waiting(name: &str, requeue_at: i64, priority: i32, paused_at: i64, created: i64) -> Row {
+fn waiting(name: &str, requeue_at: i64, priority: i32, paused_at: i64, created: i64) -> WorkloadRow {
     let waiting =
-        Waiting { priority, created: at(created), paused: at(paused_at), name: format!("ns/{name}") };
-    Row {
+        WaitingWorkload { priority, created: at(created), paused: at(paused_at), name: format!("ns/{name}") };
+    WorkloadRow {
         reason: Some("PodsReadyTimeout".into()),
         paused_at: Some(at(paused_at)),
         requeue_at: Some(at(requeue_at)),
@@ -49,7 +49,7 @@ fn waiting(name: &str, requeue_at: i64, priority: i32, paused_at: i64, created: 
     }
 }
 
-fn answer(timestamp: RequeuingTimestamp, rows: Vec<Row>) -> QueueOverview {
+fn answer(timestamp: RequeuingTimestamp, rows: Vec<WorkloadRow>) -> QueueOverview {
     QueueOverview::new("q".into(), |_| timestamp, rows, at(100))
 }
 
@@ -71,7 +71,10 @@ fn those_that_are_due_come_back_in_the_order_of_the_queue_and_the_others_at_thei
 
 #[test]
 fn queues_of_one_name_in_both_families_have_each_its_own_order() {
-    let of = |family: Family, row: Row| Row { waiting: row.waiting.map(|(_, place)| (family, place)), ..row };
+    let of = |family: Family, row: WorkloadRow| WorkloadRow {
+        waiting: row.waiting.map(|(_, place)| (family, place)),
+        ..row
+    };
     let rows = [Family::Runai, Family::Tensorstack].into_iter().flat_map(|family| {
         let of = |row| of(family, row);
         [of(waiting("younger", 90, 0, 20, 11)), of(waiting("older", 95, 0, 30, 10))]
@@ -87,7 +90,7 @@ fn queues_of_one_name_in_both_families_have_each_its_own_order() {
 
 #[test]
 fn each_list_has_a_table_and_those_that_are_empty_have_none() {
-    let running = Row {
+    let running = WorkloadRow {
         ready_pods: Some(1),
         needed_pods: Some(2),
         gpus: None,
@@ -95,7 +98,7 @@ fn each_list_has_a_table_and_those_that_are_empty_have_none() {
         expires_at: Some(at(3600)),
         ..row("a", WorkloadState::Running)
     };
-    let inactive = Row {
+    let inactive = WorkloadRow {
         reason: Some("WorkloadInactive".into()),
         paused_at: Some(at(60)),
         requeue_count: Some(10),
@@ -118,7 +121,7 @@ job/c         10        2027-01-15T08:01:00Z   WorkloadInactive
 
 #[test]
 fn workloads_of_other_queues_are_left_out_and_namespaces_are_named_where_there_are_several() {
-    let other = Row { queue: Some("other".into()), ..row("b", WorkloadState::Paused) };
+    let other = WorkloadRow { queue: Some("other".into()), ..row("b", WorkloadState::Paused) };
     let answer = answer(RequeuingTimestamp::Eviction, vec![row("a", WorkloadState::Paused), other]);
     assert_eq!(
         answer.tables(true, at(100)),

@@ -25,14 +25,14 @@ use super::{
 use crate::{
     cluster::{ClusterReader, ConnectArgs, cannot_list, explain, is_forbidden, objects},
     input::Document,
-    list::{gather::Gatherer, row::WorkloadState, view::View},
+    list::{gather::Gatherer, row::WorkloadState, view::ListView},
 };
 
 /// The cluster at the time of the read.
 pub struct ClusterPast {
     /// The queues of the cluster.
     pub queues: SimulatedPolicy,
-    view: View,
+    view: ListView,
     now: Timestamp,
 }
 

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use tenure_index::Seen;
+use tenure_index::SeenPod;
 use tenure_policy::{
     expiry::{Scope, claimed, standing_exemption},
     naming::of_pod,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     input::Document,
-    list::{row::name_of, view::View},
+    list::{row::name_of, view::ListView},
 };
 
 /// A pod that is or was on a node.
@@ -46,7 +46,7 @@ struct RunPod {
     cpus: f32,
     priority: i32,
     /// The pod's clocks and queues in the index.
-    seen: Option<Seen>,
+    seen: Option<SeenPod>,
 }
 
 /// Reads pods, and joins the pods of one workload.
@@ -81,7 +81,7 @@ impl PastReader {
     }
 
     /// Adds a pod of a cluster, to the past and to the view.
-    pub fn add(&mut self, pod: PodWithRoom, view: &mut View) {
+    pub fn add(&mut self, pod: PodWithRoom, view: &mut ListView) {
         let (pod, requests, stopped) = pod.split_run();
         view.pods(std::slice::from_ref(&pod));
         if let Some(job) = pod.controller().filter(|owner| owner.kind == "Job") {
@@ -108,13 +108,13 @@ impl PastReader {
         run: PodRun,
         end: Option<Timestamp>,
         [gpus, cpus]: [f32; 2],
-        view: &mut View,
+        view: &mut ListView,
     ) {
         if is_exempt(pod) {
             self.exempt = self.exempt.saturating_add(1);
             return;
         }
-        let seen = Seen::read(pod, &mut view.snapshot.index);
+        let seen = SeenPod::read(pod, &mut view.snapshot.index);
         let owner = pod.controller().cloned().unwrap_or_else(|| of_pod(pod));
         let owner = self.owners.get(&owner.uid).cloned().flatten().unwrap_or(owner);
         let created = pod.metadata.creation_timestamp.as_ref().map_or(run.started, |time| time.0);
@@ -132,7 +132,7 @@ impl PastReader {
     }
 
     /// Adds Jobs whose pods are gone, by the times in their status.
-    pub fn add_jobs_without_pods(&mut self, jobs: &[Document], view: &mut View) {
+    pub fn add_jobs_without_pods(&mut self, jobs: &[Document], view: &mut ListView) {
         for job in jobs {
             let uid = job.value.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
             if self.jobs_with_pods.contains(uid) {
@@ -150,7 +150,7 @@ impl PastReader {
         mut self,
         kind: &'static str,
         name: String,
-        view: &mut View,
+        view: &mut ListView,
         now: Timestamp,
     ) -> (Past, SourceReport) {
         let mut past = Past::default();
@@ -221,7 +221,7 @@ fn pod_of(job: &Document, uid: &str) -> Option<(PodWithRoom, Timestamp, i64)> {
 impl RunPod {
     /// Adds the run to the past. The queue is that whose ceiling ends it; for pods in no queue
     /// their namespace stands for it. `number` counts the earlier runs of the workload.
-    fn into_past(self, past: &mut Past, view: &mut View, now: Timestamp, number: usize) {
+    fn into_past(self, past: &mut Past, view: &mut ListView, now: Timestamp, number: usize) {
         let Self { namespace, workload: (_, id), submit, end, run, gpus, cpus, priority, seen } = self;
         let standing = seen.and_then(|seen| seen.standing(&mut view.snapshot.index));
         let named = standing.as_ref().and_then(|of| of.ending_queue());

@@ -8,8 +8,8 @@ use tenure_policy::{
     config::Config,
     expiry::{Family, PerFamily},
     floor::{Floor, Floors},
-    limits::Limits,
-    preemption::Place,
+    limits::QueueLimits,
+    preemption::QueuePlace,
     queue::RunaiQueue,
     tree::QueueTree,
 };
@@ -45,11 +45,11 @@ impl Overrides {
 
 /// The limits of the workloads of a queue of the past.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf<'t> {
+pub struct LeafLimits<'t> {
     /// The limits in each family. None: the family has no such queue.
-    pub limits: PerFamily<Option<Limits>>,
+    pub limits: PerFamily<Option<QueueLimits>>,
     /// The place of the queue in the run.ai tree.
-    pub place: Place<'t>,
+    pub place: QueuePlace<'t>,
     /// The shortest and the longest floor of a run against preemptors in the queues of the past.
     /// None: the workloads are in no queue.
     pub floors: Option<[Floor<'t>; 2]>,
@@ -126,9 +126,9 @@ impl SimulatedPolicy {
     }
 
     /// Returns the limits in each queue of the past, at the place of its number.
-    pub fn leaves<'t>(&'t self, past: &'t Past) -> Vec<Leaf<'t>> {
-        let mut leaves: Vec<Leaf<'t>> = past.queues.iter().map(|queue| self.leaf(queue)).collect();
-        let places: Vec<Place<'t>> = leaves.iter().map(|leaf| leaf.place).collect();
+    pub fn leaves<'t>(&'t self, past: &'t Past) -> Vec<LeafLimits<'t>> {
+        let mut leaves: Vec<LeafLimits<'t>> = past.queues.iter().map(|queue| self.leaf(queue)).collect();
+        let places: Vec<QueuePlace<'t>> = leaves.iter().map(|leaf| leaf.place).collect();
         let tree = &self.trees[Family::Runai];
         for leaf in leaves.iter_mut().filter(|leaf| leaf.place.name.is_some()) {
             let own = leaf.place.queue;
@@ -145,17 +145,17 @@ impl SimulatedPolicy {
         leaves
     }
 
-    fn leaf<'t>(&'t self, queue: &'t PastQueue) -> Leaf<'t> {
+    fn leaf<'t>(&'t self, queue: &'t PastQueue) -> LeafLimits<'t> {
         let families = self.families(queue);
         let limits = PerFamily::new(|family| {
             let tree = &self.trees[family];
             let leaf = tree.bind(&queue.name).filter(|_| families.contains(&family))?;
             // as for the keeper, a cycle of stored queues has no ceiling
-            Some(Limits::of(tree, &self.floors, leaf).unwrap_or_default())
+            Some(QueueLimits::of(tree, &self.floors, leaf).unwrap_or_default())
         });
         let is_in_one = queue.family != Some(Family::Tensorstack) && is_queue(&queue.name);
         let name = Some(&*queue.name).filter(|_| is_in_one || families.contains(&Family::Runai));
-        Leaf { limits, place: Place::find(&self.trees[Family::Runai], name), floors: None }
+        LeafLimits { limits, place: QueuePlace::find(&self.trees[Family::Runai], name), floors: None }
     }
 
     /// Returns the number of queues of the past that the policy doesn't have.
@@ -172,7 +172,7 @@ fn is_queue(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(OF_NAMESPACE)
 }
 
-impl Leaf<'_> {
+impl LeafLimits<'_> {
     /// Returns the ceilings of a run, which may note one itself. Its own ceiling counts only in
     /// queues that exist.
     pub fn ceilings(&self, own: Option<SignedDuration>) -> PerFamily<Option<SignedDuration>> {

@@ -13,7 +13,7 @@ const PACE: Duration = Duration::from_millis(200);
 const WIDTH: usize = 30;
 
 /// A bar that shows the part of a known amount that is done.
-pub struct Bar {
+pub struct ProgressBar {
     size: u64,
     done: u64,
     shown: Instant,
@@ -22,7 +22,7 @@ pub struct Bar {
     is_there: bool,
 }
 
-impl Bar {
+impl ProgressBar {
     /// Returns a bar that isn't shown yet.
     pub fn new(size: u64) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for ProgressBar {
     fn drop(&mut self) {
         if self.is_there {
             let _ = write!(io::stderr(), "\r{:width$}\r", "", width = WIDTH + 8);
@@ -61,19 +61,19 @@ impl Drop for Bar {
 }
 
 /// A file of known size, in bytes, with a bar of the part that was read.
-pub struct Progress<R> {
+pub struct ProgressReader<R> {
     inner: R,
-    bar: Bar,
+    bar: ProgressBar,
 }
 
-impl<R> Progress<R> {
+impl<R> ProgressReader<R> {
     /// Returns a reader of `inner`.
     pub fn new(inner: R, size: u64) -> Self {
-        Self { inner, bar: Bar::new(size) }
+        Self { inner, bar: ProgressBar::new(size) }
     }
 }
 
-impl<R: Read> Read for Progress<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.bar.advance(u64::try_from(read).unwrap_or(0));

@@ -16,14 +16,14 @@ use tenure_types::{ExtendedDuration, keys::QUEUE_LABELS};
 use super::{
     past::{Past, Seconds, Unit, moment},
     pods::PastReader,
-    progress::Bar,
+    progress::ProgressBar,
     replay::hours,
     report::day,
     source::{SourceReport, share},
 };
-use crate::{floors::duration, list::view::View, snapshot::Snapshot};
+use crate::{floors::duration, list::view::ListView, snapshot::Snapshot};
 use pods::KnownPods;
-use server::{Range, Series, Server, is_too_much, whole};
+use server::{PrometheusServer, Range, Series, is_too_much, whole};
 
 /// The flags for a Prometheus.
 #[derive(Clone, Debug, Args)]
@@ -89,15 +89,15 @@ impl PrometheusArgs {
             url.authority().is_none_or(|authority| !authority.as_str().contains('@')),
             "--prometheus: a password in the URL may be seen by others: give --prometheus-user and --prometheus-password"
         );
-        let server = Server::connect(url, self).await?;
+        let server = PrometheusServer::connect(url, self).await?;
         let (now, last) = (Timestamp::now().as_second(), self.last.to_signed().as_secs());
         let covered = covered(&server, now, last).await?;
-        let Covered { first, complete, until } = covered.with_context(|| {
+        let CoveredTimes { first, complete, until } = covered.with_context(|| {
             let since = day(now.saturating_sub(last));
             format!("Prometheus at {url} has no kube_pod_created since {since}: check that it scrapes kube-state-metrics")
         })?;
         let (mut known, mut used, mut read, mut width) = (KnownPods::default(), 0.0, first, WIDEST);
-        let mut bar = Bar::new(until.abs_diff(first));
+        let mut bar = ProgressBar::new(until.abs_diff(first));
         while read < until {
             let range = Range { since: read, until: read.saturating_add(width).min(until) };
             let counted = Range { since: range.since.max(complete).min(range.until), ..range };
@@ -122,7 +122,7 @@ impl PrometheusArgs {
             known.has_runs(),
             "Prometheus at {url} has no pod with a uid and a kube_pod_status_scheduled_time: kube-state-metrics must be 2.0 or later, and keep this metric"
         );
-        let mut view = View::new(Snapshot::new(config, Some(t9k), moment(until)));
+        let mut view = ListView::new(Snapshot::new(config, Some(t9k), moment(until)));
         let (mut reader, has_queues) = (PastReader::default(), known.has_queues());
         known.into_past(namespace, Range { since: first, until }, &mut reader, &mut view);
         let name = namespace.map_or_else(|| url.to_string(), |of| format!("{url} namespace {of}"));
@@ -151,7 +151,7 @@ impl PrometheusArgs {
 }
 
 /// The times about which something is known, in seconds since 1970.
-struct Covered {
+struct CoveredTimes {
     /// The first time.
     first: Seconds,
     /// The first time after the last gap.
@@ -161,7 +161,7 @@ struct Covered {
 }
 
 /// Asks since when kube-state-metrics was scraped. None: there is no sample.
-async fn covered(server: &Server, now: Seconds, last: Seconds) -> Result<Option<Covered>> {
+async fn covered(server: &PrometheusServer, now: Seconds, last: Seconds) -> Result<Option<CoveredTimes>> {
     let step = last.div_euclid(MOST_POINTS).max(LOOKBACK);
     // the last point is the present
     let since = now.saturating_sub(last.div_euclid(step).max(1).saturating_mul(step));
@@ -173,7 +173,7 @@ async fn covered(server: &Server, now: Seconds, last: Seconds) -> Result<Option<
         let [one, next] = pair else { return None };
         (next.saturating_sub(*one) > step).then_some(*next)
     });
-    Ok(times.first().zip(times.last()).map(|(first, until)| Covered {
+    Ok(times.first().zip(times.last()).map(|(first, until)| CoveredTimes {
         // the first sample may be older by up to a step
         first: first.saturating_sub(step).max(since),
         complete: after_gap.unwrap_or(*first),
@@ -182,7 +182,7 @@ async fn covered(server: &Server, now: Seconds, last: Seconds) -> Result<Option<
 }
 
 /// Asks for the GPU-hours of all pods that ran in a range. 0 for a range shorter than `LOOKBACK`.
-async fn used_in(server: &Server, Range { since, until }: Range) -> Result<f64> {
+async fn used_in(server: &PrometheusServer, Range { since, until }: Range) -> Result<f64> {
     let window = server.window(until.saturating_sub(since));
     if window.seconds < LOOKBACK {
         return Ok(0.0);

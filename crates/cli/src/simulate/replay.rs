@@ -15,12 +15,12 @@ use tenure_policy::{
 
 use super::{
     past::{Fate, Past, PastRun, Seconds, Unit, moment},
-    policy::{Leaf, SimulatedPolicy},
+    policy::{LeafLimits, SimulatedPolicy},
 };
 
 /// The bounds of what a report counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Counting {
+pub struct ReportBounds {
     pub unit: Unit,
     /// Usage before this time doesn't count. In seconds since 1970.
     pub since: Seconds,
@@ -78,7 +78,7 @@ pub struct Numbers {
 
 /// The numbers of a queue, or of all queues, with the values that they are computed from.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct ReplayTally {
     pub numbers: Numbers,
     /// The numbers of the users who lose a workload.
     pub users: HashSet<u32>,
@@ -103,8 +103,8 @@ pub struct Loser {
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// The numbers of each queue, at the place of its number.
-    pub queues: Vec<Tally>,
-    pub total: Tally,
+    pub queues: Vec<ReplayTally>,
+    pub total: ReplayTally,
     /// The workloads that lose most, the greatest loss first.
     pub losers: Vec<Loser>,
 }
@@ -117,10 +117,11 @@ pub fn replay(
     past: &Past,
     baseline: &SimulatedPolicy,
     policy: &SimulatedPolicy,
-    counting: Counting,
+    counting: ReportBounds,
 ) -> Replayed {
     let (before, after) = (Judges::new(past, baseline), Judges::new(past, policy));
-    let mut replayed = Replayed { queues: vec![Tally::default(); past.queues.len()], ..Replayed::default() };
+    let mut replayed =
+        Replayed { queues: vec![ReplayTally::default(); past.queues.len()], ..Replayed::default() };
     let mut first = 0_usize;
     for runs in past.workloads() {
         let [head, ..] = runs else { continue };
@@ -139,7 +140,7 @@ pub fn replay(
     }
     replayed.losers.sort_by(|one, other| other.lost.total_cmp(&one.lost).then(one.run.cmp(&other.run)));
     replayed.losers.truncate(NAMED);
-    replayed.total = replayed.queues.iter().fold(Tally::default(), Tally::with);
+    replayed.total = replayed.queues.iter().fold(ReplayTally::default(), ReplayTally::with);
     replayed
 }
 
@@ -172,7 +173,7 @@ pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
 
 /// A policy, resolved for each queue of the past.
 struct Judges<'t> {
-    leaves: Vec<Leaf<'t>>,
+    leaves: Vec<LeafLimits<'t>>,
 }
 
 impl<'t> Judges<'t> {
@@ -180,7 +181,7 @@ impl<'t> Judges<'t> {
         Self { leaves: policy.leaves(past) }
     }
 
-    fn leaf(&self, run: &PastRun) -> Option<&Leaf<'t>> {
+    fn leaf(&self, run: &PastRun) -> Option<&LeafLimits<'t>> {
         self.leaves.get(usize::try_from(run.queue).ok()?)
     }
 
@@ -214,14 +215,14 @@ impl<'t> Judges<'t> {
     }
 }
 
-impl Tally {
+impl ReplayTally {
     /// Adds a workload, with the ends that baseline and policy set. Returns the time of its cut and
     /// its loss in unit-hours. None: it isn't cut.
     fn add(
         &mut self,
         runs: &[PastRun],
         [before, after]: [Option<SetEnd>; 2],
-        counting: Counting,
+        counting: ReportBounds,
     ) -> Option<(Seconds, f64)> {
         let [head, ..] = runs else { return None };
         let Self { numbers, users, waits, lacking } = self;
@@ -258,7 +259,7 @@ impl Tally {
     }
 
     /// Adds a run that was preempted.
-    fn preempted(&mut self, run: &PastRun, before: &Judges<'_>, after: &Judges<'_>, counting: Counting) {
+    fn preempted(&mut self, run: &PastRun, before: &Judges<'_>, after: &Judges<'_>, counting: ReportBounds) {
         let numbers = &mut self.numbers;
         let ran = run.end.saturating_sub(run.start);
         let is_early = ran < counting.lost_within.as_secs();

@@ -11,7 +11,7 @@ use tenure_types::duration::for_people;
 
 use super::{
     past::{Past, Unit, moment},
-    replay::{Counting, Loser, Numbers, Replayed, Tally, percentile},
+    replay::{Loser, Numbers, ReplayTally, Replayed, ReportBounds, percentile},
     schedule::ScheduleReport,
     source::SourceReport,
 };
@@ -20,7 +20,7 @@ use crate::print::{cell, human, printable, table, yaml};
 /// The result of a simulation, for people and programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct SimulationReport {
     /// The result in one sentence, with the source.
     pub sentence: String,
     /// `replay`, or `schedule` if the runs were also placed again.
@@ -34,9 +34,9 @@ pub struct Report {
     pub nearly_within: String,
     /// The bound of early losses, such as `10m`.
     pub lost_within: String,
-    pub total: QueueReport,
+    pub total: QueueNumbers,
     /// The queues that have workloads, those that free most first.
-    pub queues: Vec<QueueReport>,
+    pub queues: Vec<QueueNumbers>,
     pub losers: Vec<LoserReport>,
     pub suggestions: Vec<Suggestion>,
     /// The number of `MaxDurationExceeded` events that a dry run of the keeper would emit for
@@ -53,7 +53,7 @@ pub struct Report {
 /// The numbers of a queue. Waits before the start are in seconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct QueueReport {
+pub struct QueueNumbers {
     pub queue: String,
     /// The number of users who lose a workload.
     pub users_cut: usize,
@@ -99,21 +99,21 @@ pub struct SweepRow {
 
 /// The names of what was tried and of the baseline.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct ComparedPolicies {
     pub policy: String,
     pub baseline: String,
     /// The ceiling that flags give to all queues. None: no such flag.
     pub ceiling: Option<SignedDuration>,
 }
 
-impl Report {
+impl SimulationReport {
     /// Returns the report of a replay, without schedules. The caller adds these, and what is
     /// missing.
     pub fn new(
         past: &Past,
         replayed: &Replayed,
-        counting: Counting,
-        tried: Tried,
+        counting: ReportBounds,
+        tried: ComparedPolicies,
         source: SourceReport,
     ) -> Self {
         let queues = past.queues.iter().zip(&replayed.queues).filter(|(_, tally)| tally.numbers.jobs > 0);
@@ -124,7 +124,7 @@ impl Report {
         let suggestions =
             queues.iter().filter_map(|(queue, tally)| suggestion(&queue.name, tally, tried.ceiling));
         let suggestions = suggestions.collect();
-        let total = QueueReport::new("(all)", &replayed.total);
+        let total = QueueNumbers::new("(all)", &replayed.total);
         Self {
             sentence: sentence(&total, counting, &tried, &source),
             depth: "replay",
@@ -134,7 +134,7 @@ impl Report {
             nearly_within: for_people(counting.nearly),
             lost_within: for_people(counting.lost_within),
             total,
-            queues: queues.iter().map(|(queue, tally)| QueueReport::new(&queue.name, tally)).collect(),
+            queues: queues.iter().map(|(queue, tally)| QueueNumbers::new(&queue.name, tally)).collect(),
             losers: replayed.losers.iter().filter_map(|loser| LoserReport::new(past, loser)).collect(),
             suggestions,
             events_now: None,
@@ -176,13 +176,13 @@ impl Report {
             "WAIT P95",
         ];
         let all = || self.queues.iter().chain([&self.total]);
-        parts.push(format!("\n{}", table(&headers, all().map(QueueReport::cut_cells))));
+        parts.push(format!("\n{}", table(&headers, all().map(QueueNumbers::cut_cells))));
         if self.total.numbers.preempted > 0 {
             let [lost, left] =
                 ["EARLY LOSS", "WITH FLOORS"].map(|header| format!("{header} {}", hours.to_uppercase()));
             let headers =
                 ["QUEUE", "PREEMPTED", "AVOIDED", "PERHAPS AVOIDED", &lost, &left, "PREEMPTORS WAIT"];
-            let rows = all().filter(|row| row.numbers.preempted > 0).map(QueueReport::preemption_cells);
+            let rows = all().filter(|row| row.numbers.preempted > 0).map(QueueNumbers::preemption_cells);
             parts.push(format!("\n{}", table(&headers, rows)));
         }
         if let Some([before, after]) = &self.schedules {
@@ -211,7 +211,12 @@ const DEPTH: &str =
     "Depth: replay. The runs are as they were; no run is scheduled otherwise. Who is cut is exact.\n";
 
 /// Returns the result as one sentence.
-fn sentence(total: &QueueReport, counting: Counting, tried: &Tried, source: &SourceReport) -> String {
+fn sentence(
+    total: &QueueNumbers,
+    counting: ReportBounds,
+    tried: &ComparedPolicies,
+    source: &SourceReport,
+) -> String {
     let Numbers { jobs, cut, nearly_finished, freed, slices, preempted, preemptions_avoided, .. } =
         &total.numbers;
     let mut parts = Vec::new();
@@ -252,9 +257,9 @@ fn plural(number: u64, word: &str) -> String {
     if number == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
-impl QueueReport {
+impl QueueNumbers {
     /// Returns the numbers of a queue with percentiles of waits.
-    fn new(name: &str, tally: &Tally) -> Self {
+    fn new(name: &str, tally: &ReplayTally) -> Self {
         let [wait_p50, wait_p95] = [50, 95].map(|percent| percentile(&tally.waits, percent).map(i64::from));
         let (users_cut, numbers) = (tally.users.len(), tally.numbers);
         Self { queue: name.to_owned(), users_cut, numbers, wait_p50, wait_p95 }
@@ -305,7 +310,7 @@ impl LoserReport {
 
 impl SweepRow {
     /// Returns the row for a ceiling.
-    pub fn new(max_duration: String, total: &Tally) -> Self {
+    pub fn new(max_duration: String, total: &ReplayTally) -> Self {
         let Numbers { cut: jobs, freed, nearly_finished, .. } = total.numbers;
         Self { max_duration, jobs, users: total.users.len(), freed, nearly_finished }
     }
@@ -323,7 +328,7 @@ const STEP: i64 = 15 * 60;
 
 /// Returns a queue whose extensions would have been long enough for all workloads that were nearly
 /// finished. None: there are none, or the workloads are in no queue.
-fn suggestion(queue: &str, tally: &Tally, ceiling: Option<SignedDuration>) -> Option<Suggestion> {
+fn suggestion(queue: &str, tally: &ReplayTally, ceiling: Option<SignedDuration>) -> Option<Suggestion> {
     if tally.numbers.nearly_finished == 0 || queue.contains('/') {
         return None;
     }

@@ -13,14 +13,14 @@ use std::{
 use serde::Serialize;
 use tenure_policy::{
     expiry::{Clocks, Family, deadline},
-    gang::Progress,
+    gang::PodProgress,
     preemption::{Preemptor, Rules, Victim, Workload},
     toleration::{ClassState, PreemptorClaim},
 };
 
 use super::{
     past::{Past, PastRun, Seconds, Unit, moment},
-    policy::{Leaf, SimulatedPolicy},
+    policy::{LeafLimits, SimulatedPolicy},
     replay::{hours, percentile},
     report::{amount, grouped, length},
 };
@@ -60,9 +60,9 @@ struct Job {
 }
 
 /// The pool: the workloads that wait and run, and the events to come.
-struct Pool<'t> {
+struct SimulatedPool<'t> {
     policy: &'t SimulatedPolicy,
-    leaves: Vec<Leaf<'t>>,
+    leaves: Vec<LeafLimits<'t>>,
     jobs: Vec<Job>,
     /// The thousandths of units that no workload has.
     free: u64,
@@ -85,7 +85,7 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
     let largest = jobs.iter().map(|job| job.units).max().unwrap_or(0);
     let free = capacity.map_or_else(|| peak(past, unit), thousandths).max(largest);
     let arrivals = jobs.iter().enumerate().map(|(number, job)| Reverse((job.submit, Some(number)))).collect();
-    let mut pool = Pool {
+    let mut pool = SimulatedPool {
         policy,
         leaves: policy.leaves(past),
         jobs,
@@ -157,7 +157,7 @@ impl Job {
     }
 }
 
-impl<'t> Pool<'t> {
+impl<'t> SimulatedPool<'t> {
     /// Returns the time of the next event. None: nothing more happens.
     fn next(&self) -> Option<Seconds> {
         let end = self.ends.peek().map(|Reverse((at, ..))| *at);
@@ -165,7 +165,7 @@ impl<'t> Pool<'t> {
         end.into_iter().chain(arrival).min()
     }
 
-    fn leaf(&self, job: &Job) -> Option<&Leaf<'t>> {
+    fn leaf(&self, job: &Job) -> Option<&LeafLimits<'t>> {
         self.leaves.get(usize::try_from(job.queue).ok()?)
     }
 
@@ -309,7 +309,7 @@ fn victim<'a>(workload: &'a Workload<'a>) -> Victim<'a> {
         part: None,
         place: workload.place,
         subgroup: 0,
-        progress: Progress::Running,
+        progress: PodProgress::Running,
         pool: None,
         class: ClassState::None,
         scheduled_at: workload.start,

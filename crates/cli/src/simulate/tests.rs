@@ -15,7 +15,7 @@ use super::{
     generate::Mix,
     past::{Fate, Past, PastRun, Seconds, Unit},
     policy::{Overrides, SimulatedPolicy},
-    replay::{Counting, Replayed, applied, replay},
+    replay::{Replayed, ReportBounds, applied, replay},
     report::{amount, grouped},
     runs_csv,
     schedule::{peak, schedule},
@@ -23,7 +23,7 @@ use super::{
 };
 use tenure_types::ExtendedDuration;
 
-const COUNTING: Counting = Counting {
+const COUNTING: ReportBounds = ReportBounds {
     unit: Unit::Gpu,
     since: 0,
     nearly: SignedDuration::from_hours(4),

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::past::Past;
-pub use broken::Broken;
+pub use broken::SkippedLines;
 pub use fields::Columns;
 use lines::{Line, Lines};
 use swf::SwfReader;
@@ -63,13 +63,13 @@ impl TraceFormat {
 pub struct Trace {
     pub past: Past,
     pub format: TraceFormat,
-    pub broken: Broken,
+    pub broken: SkippedLines,
     /// The number of lines about steps, which are parts of jobs.
     pub steps: u64,
 }
 
 /// A line that was read.
-enum Entry {
+enum TraceLine {
     Run,
     /// A job that has never run.
     NeverStarted,
@@ -79,10 +79,10 @@ enum Entry {
 }
 
 /// The reason why a line can't be read, and the part of the line that is wrong.
-type Refusal = (&'static str, String);
+type LineError = (&'static str, String);
 
 /// The reader of a format.
-enum Reader {
+enum TraceReader {
     Table(Box<TableReader>),
     Swf(SwfReader),
 }
@@ -90,7 +90,7 @@ enum Reader {
 /// The formats, for errors about files of none of them.
 const KNOWN: &str = "expected the output of sacct --parsable2 with its header, Standard Workload Format, or CSV with a header line and --columns submit=…,start=…,end=…,gpus=…,queue=…,user=…,priority=…,state=…";
 
-impl Reader {
+impl TraceReader {
     fn format(&self) -> TraceFormat {
         match self {
             Self::Table(table) => table.format,
@@ -105,7 +105,7 @@ impl Reader {
         line: u64,
         options: &TraceOptions,
         past: &mut Past,
-    ) -> Result<Entry, Refusal> {
+    ) -> Result<TraceLine, LineError> {
         match self {
             Self::Table(table) => table.take(text, line, options, past),
             Self::Swf(swf) => swf.take(text, options, past),
@@ -117,7 +117,7 @@ impl Reader {
 /// file with more such lines than others is refused.
 pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Result<Trace> {
     let (mut lines, mut reader) = (Lines::new(source), None);
-    let (mut past, mut broken, mut steps) = (Past::default(), Broken::default(), 0_u64);
+    let (mut past, mut broken, mut steps) = (Past::default(), SkippedLines::default(), 0_u64);
     loop {
         let number = lines.number();
         let text = match lines.next()? {
@@ -132,18 +132,18 @@ pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Res
         };
         let reader = match &mut reader {
             Some(reader) => reader,
-            None if swf::is_one(text) => reader.insert(Reader::Swf(SwfReader::default())),
+            None if swf::is_one(text) => reader.insert(TraceReader::Swf(SwfReader::default())),
             None => {
                 let table = TableReader::of_header(text, options);
                 let table = table.map_err(|reason| anyhow!("{name}:{number}: {reason}: {KNOWN}"))?;
-                reader = Some(Reader::Table(Box::new(table)));
+                reader = Some(TraceReader::Table(Box::new(table)));
                 continue;
             }
         };
         match reader.take(text, number, options, &mut past) {
-            Ok(Entry::Run | Entry::Comment) => {}
-            Ok(Entry::NeverStarted) => past.never_started += 1,
-            Ok(Entry::Step) => steps += 1,
+            Ok(TraceLine::Run | TraceLine::Comment) => {}
+            Ok(TraceLine::NeverStarted) => past.never_started += 1,
+            Ok(TraceLine::Step) => steps += 1,
             Err((reason, value)) => broken.add(number, reason, &value),
         }
     }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{expiry::Family, kueue};
 use tenure_types::{extension, podgroup::PodGroupKind, projection::Pod};
 
-use super::{ListedOwner, NamespacedName, Snapshot, Wanted, group_names, key};
+use super::{ExplanationScope, ListedOwner, NamespacedName, Snapshot, group_names, key};
 use crate::{
     cluster::{
         AT_ONCE, ClusterReader, LIVE, Pages, ResourceKind, cannot_list, explain, is_forbidden, is_segment,
@@ -94,7 +94,11 @@ impl Snapshot {
     /// Reads the pods of an explanation and all that their answer depends on. Queues and priority
     /// classes that can't be listed are an error, unless the caller can do without. Other kinds
     /// lead to a warning.
-    pub(super) async fn explain(&mut self, cluster: &ClusterReader, wanted: &Wanted<'_>) -> Result<()> {
+    pub(super) async fn explain(
+        &mut self,
+        cluster: &ClusterReader,
+        wanted: &ExplanationScope<'_>,
+    ) -> Result<()> {
         let mut pods = with_groups(cluster, wanted.pods).await?;
         if let Some(namespace) = wanted.namespace {
             let live: Pages<Pod> = objects(cluster.api(Some(namespace)), Some(LIVE));

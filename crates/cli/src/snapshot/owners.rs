@@ -202,12 +202,12 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
 
 /// The objects that a label selector selects. Without a selector, all objects are selected.
 #[derive(Debug, Default)]
-pub struct Selected {
+pub struct SelectedObjects {
     pub selector: Option<Selector>,
     uids: HashSet<Uid>,
 }
 
-impl Selected {
+impl SelectedObjects {
     /// Adds an object if the selector selects its labels. Does nothing without a selector.
     pub fn take(&mut self, uid: Option<&str>, labels: Option<&BTreeMap<String, String>>) {
         let Self { selector: Some(selector), uids } = self else { return };
@@ -307,10 +307,11 @@ mod tests {
     #[test]
     fn an_object_that_was_not_read_is_not_selected() {
         let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
-        let mut selected = Selected { selector: Some("a=1".parse().unwrap()), ..Selected::default() };
+        let mut selected =
+            SelectedObjects { selector: Some("a=1".parse().unwrap()), ..SelectedObjects::default() };
         selected.take(Some("u"), Some(&labels));
         selected.take(Some("v"), None);
         assert_eq!(["u", "v", "w"].map(|uid| selected.contains(&Uid::of(uid))), [true, false, false]);
-        assert!(Selected::default().contains(&Uid::of("w")));
+        assert!(SelectedObjects::default().contains(&Uid::of("w")));
     }
 }

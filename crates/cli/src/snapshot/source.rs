@@ -15,13 +15,13 @@ use tenure_types::projection::{Pod, WholeObject};
 
 use super::Snapshot;
 use crate::{
-    cluster::{DEFAULT_NAMESPACE, Target},
+    cluster::{DEFAULT_NAMESPACE, KindAndName},
     input::Document,
     list::{ended::missing, row::name_of},
 };
 
 /// An object that the user has named.
-pub struct Named {
+pub struct NamedObject {
     pub reference: OwnerReference,
     pub object: Value,
 }
@@ -42,13 +42,13 @@ impl Snapshot {
 
     /// Reads the object with this kind and name. An error: there is no such object; if it existed
     /// within the last hour, with Tenure's last action on it.
-    pub async fn named(&self, namespace: &str, (word, name): &Target) -> Result<Named> {
+    pub async fn named(&self, namespace: &str, (word, name): &KindAndName) -> Result<NamedObject> {
         if let Some(cluster) = &self.cluster {
             let kind = cluster.kinds.resolve(word, &self.table)?;
             let reference = kind.reference(name);
             let workload = name_of(&reference.api_version, &reference.kind, name);
             return match kind.api::<WholeObject>(&cluster.client, Some(namespace)).get(name).await {
-                Ok(found) => Ok(Named { reference, object: found.value }),
+                Ok(found) => Ok(NamedObject { reference, object: found.value }),
                 Err(error) => Err(missing(cluster, namespace, &workload, error).await),
             };
         }
@@ -66,7 +66,7 @@ impl Snapshot {
             name: name.clone(),
             ..OwnerReference::default()
         };
-        Ok(Named { reference, object: found.value.clone() })
+        Ok(NamedObject { reference, object: found.value.clone() })
     }
 
     /// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it

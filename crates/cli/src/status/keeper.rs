@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use tenure_policy::owners::is_subdomain;
 
-use super::{Check, Fault, Finding, Inspector};
+use super::{Check, CheckFailure, CheckResult, Inspector};
 use crate::{
     cluster::{ClusterReader, explain, is_forbidden},
     print::{human, with_causes},
@@ -25,13 +25,13 @@ const ADMIN_PORT: i32 = 8080;
 impl Inspector<'_> {
     /// Checks each keeper that is installed: its pods, its leader, and its watches. An error: no
     /// keeper is installed, or the Deployments can't be listed.
-    pub(super) async fn keepers(&self) -> Result<Vec<Check>, Fault> {
+    pub(super) async fn keepers(&self) -> Result<Vec<Check>, CheckFailure> {
         let keepers: Vec<Deployment> = self.ours("keeper").await?;
         if keepers.is_empty() {
             let place = self.tenure_namespace.as_ref();
             let place = place.map_or_else(|| "this cluster".into(), |name| format!("namespace {name}"));
             let message = format!("there is no keeper in {place}: no ceiling is enforced");
-            return Err(Fault::problem(message, "helm install tenure, with keeper.enabled=true"));
+            return Err(CheckFailure::problem(message, "helm install tenure, with keeper.enabled=true"));
         }
         let mut checks = Vec::new();
         for keeper in &keepers {
@@ -47,7 +47,7 @@ impl Inspector<'_> {
 
     /// Checks that a keeper leads. Returns also the name of the pod that leads. None: no pod does,
     /// or none is needed.
-    async fn leader(&self, keeper: &Deployment) -> Result<(Finding, Option<String>), Fault> {
+    async fn leader(&self, keeper: &Deployment) -> Result<(CheckResult, Option<String>), CheckFailure> {
         let (namespace, name) = (keeper.namespace().unwrap_or_default(), keeper.name_any());
         if is_dry_run(keeper) {
             let message = format!("{namespace}/{name} runs dry: it pauses nothing, and has no Lease");
@@ -56,9 +56,9 @@ impl Inspector<'_> {
         let logs = format!("kubectl logs -n {namespace} deployment/{name}");
         let right = format!("get leases.coordination.k8s.io in namespace {namespace}");
         let lease = self.cluster.api::<Lease>(Some(&namespace)).get_opt(&name).await;
-        let Some(lease) = lease.map_err(|error| Fault::unread(error, &right))? else {
+        let Some(lease) = lease.map_err(|error| CheckFailure::unread(error, &right))? else {
             let message = format!("no keeper has led yet: there is no Lease {namespace}/{name}");
-            return Err(Fault::problem(message, logs));
+            return Err(CheckFailure::problem(message, logs));
         };
         let spec = lease.spec.unwrap_or_default();
         let finding = leads(&spec, &format!("{namespace}/{name}"), &logs, self.cluster.clock.now());
@@ -67,36 +67,37 @@ impl Inspector<'_> {
 
     /// Checks that the leading keeper has read queues, `PodGroup`s, owners and pods, by `/ready` of
     /// its admin port.
-    async fn watches(&self, keeper: &Deployment, holder: &str) -> Finding {
+    async fn watches(&self, keeper: &Deployment, holder: &str) -> CheckResult {
         let (namespace, port) = (keeper.namespace().unwrap_or_default(), admin_port(keeper));
         // another text would lead to another path of the API server, with the user's rights
         if !is_subdomain(holder) {
             let message = format!("the Lease's holder {holder:?} is no name of a pod");
-            return Err(Fault::unknown(message, "curl the /ready of the keeper that leads"));
+            return Err(CheckFailure::unknown(message, "curl the /ready of the keeper that leads"));
         }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{holder}:{port}/proxy/ready");
         let request = Request::get(&path).body(Vec::new());
-        let request = request.map_err(|error| Fault::unknown(error.to_string(), "see the keeper's log"))?;
+        let request =
+            request.map_err(|error| CheckFailure::unknown(error.to_string(), "see the keeper's log"))?;
         match self.cluster.client.request_text(request).await {
             Ok(_) => Ok(format!("{holder} has read queues, PodGroups, owners and pods")),
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 let message =
                     format!("{holder} is no pod of namespace {namespace}: its admin port can't be asked");
-                Err(Fault::unknown(message, "curl its /ready where it runs"))
+                Err(CheckFailure::unknown(message, "curl its /ready where it runs"))
             }
             Err(error) if is_forbidden(&error) => {
-                Err(Fault::forbidden(&format!("get pods/proxy in namespace {namespace}")))
+                Err(CheckFailure::forbidden(&format!("get pods/proxy in namespace {namespace}")))
             }
             Err(error) => {
                 let message = format!("{holder} isn't ready: {}", with_causes(&explain(error)));
-                Err(Fault::problem(message, format!("kubectl logs -n {namespace} {holder}")))
+                Err(CheckFailure::problem(message, format!("kubectl logs -n {namespace} {holder}")))
             }
         }
     }
 }
 
 /// Checks that at least one pod of a keeper is ready.
-fn pods(keeper: &Deployment) -> Finding {
+fn pods(keeper: &Deployment) -> CheckResult {
     let place = keeper.namespace().unwrap_or_default();
     let name = format!("{place}/{}", keeper.name_any());
     let wanted = keeper.spec.replicas.unwrap_or(1);
@@ -105,11 +106,11 @@ fn pods(keeper: &Deployment) -> Finding {
     match (ready, wanted) {
         (_, 0) => {
             let message = format!("Deployment {name} has no replicas");
-            Err(Fault::unknown(message, "set keeper.replicas, unless it runs elsewhere"))
+            Err(CheckFailure::unknown(message, "set keeper.replicas, unless it runs elsewhere"))
         }
         (0, _) => {
             let remedy = format!("kubectl get pods -n {place} -l app.kubernetes.io/component=keeper");
-            Err(Fault::problem(message, remedy))
+            Err(CheckFailure::problem(message, remedy))
         }
         _ => Ok(message),
     }
@@ -117,21 +118,21 @@ fn pods(keeper: &Deployment) -> Finding {
 
 /// Checks that the holder of a Lease has renewed it in time. A Lease without a duration lasts 15
 /// seconds.
-fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> Finding {
+fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> CheckResult {
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|at| now.duration_since(at.0));
     let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(15).into());
     let ago = renewed.map_or_else(String::new, |age| format!(" {} ago", human(age)));
     if holder.is_empty() {
         let given_back = renewed.map_or_else(String::new, |_| format!(", the last one gave it back{ago}"));
-        return Err(Fault::problem(
+        return Err(CheckFailure::problem(
             format!("no keeper leads: Lease {lease} has no holder{given_back}"),
             logs,
         ));
     }
     if renewed.is_none_or(|age| age > lasts) {
         let message = format!("no keeper leads: {holder} last renewed Lease {lease}{ago}");
-        return Err(Fault::problem(message, logs));
+        return Err(CheckFailure::problem(message, logs));
     }
     Ok(format!("{holder} leads, and has renewed Lease {lease}{ago}"))
 }
@@ -166,7 +167,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::status::Status;
+    use crate::status::CheckStatus;
 
     #[test]
     fn a_keeper_leads_while_it_renews_its_lease() {
@@ -187,7 +188,7 @@ mod tests {
             (json!({}), "Lease ns/keeper has no holder"),
         ] {
             let fault = of(spec).unwrap_err();
-            assert_eq!(fault.status, Status::Problem);
+            assert_eq!(fault.status, CheckStatus::Problem);
             assert!(fault.message.contains(expected), "{fault:?}");
         }
     }
@@ -204,8 +205,11 @@ mod tests {
             });
             let keeper: Deployment = serde_json::from_value(keeper).unwrap();
             assert!(is_dry_run(&keeper) && admin_port(&keeper) == 9000);
-            pods(&keeper).map_or_else(|fault| fault.status, |_| Status::Ok)
+            pods(&keeper).map_or_else(|fault| fault.status, |_| CheckStatus::Ok)
         };
-        assert_eq!([of(2, 1), of(2, 0), of(0, 0)], [Status::Ok, Status::Problem, Status::Unknown]);
+        assert_eq!(
+            [of(2, 1), of(2, 0), of(0, 0)],
+            [CheckStatus::Ok, CheckStatus::Problem, CheckStatus::Unknown]
+        );
     }
 }

@@ -11,10 +11,10 @@ use jiff::SignedDuration;
 use tenure_policy::{config::Config, reason::EventReason};
 use tenure_types::projection::Event;
 
-use super::{Check, Fault, Finding, Inspector, runs_dry};
+use super::{Check, CheckFailure, CheckResult, Inspector, runs_dry};
 use crate::{
     cluster::objects,
-    list::{ended::BY_KEEPER, row::Row, row::WorkloadState, view::View},
+    list::{ended::BY_KEEPER, row::WorkloadRow, row::WorkloadState, view::ListView},
     print::with_causes,
     snapshot::{NotListed, Snapshot},
 };
@@ -29,32 +29,32 @@ const SHOWN: usize = 5;
 impl Inspector<'_> {
     /// Checks the queues that pods name, and that no pod runs past its ceiling. An error: queues,
     /// groups or pods can't be listed.
-    pub(super) async fn queues_and_pods(&self) -> Result<Vec<Check>, Fault> {
+    pub(super) async fn queues_and_pods(&self) -> Result<Vec<Check>, CheckFailure> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
         let now = cluster.clock.now();
-        let mut view = View::new(Snapshot::new(&Config::default(), Some(place), now));
+        let mut view = ListView::new(Snapshot::new(&Config::default(), Some(place), now));
         let lists = cluster.kinds.queues_and_groups(place, None);
         let not_listed = view.snapshot.list(cluster, lists, std::iter::empty()).await;
         if let Some(NotListed { kind, error, is_forbidden }) = not_listed.first() {
             let right = format!("list {}", kind.plural());
             return Err(if *is_forbidden {
-                Fault::forbidden(&right)
+                CheckFailure::forbidden(&right)
             } else {
-                Fault::problem(
+                CheckFailure::problem(
                     format!("can't {right}: {}", with_causes(error)),
                     "see whether the API server works",
                 )
             });
         }
         let listed = view.list_pods(cluster, None).await;
-        listed.map_err(|error| Fault::unread(error, "list pods in all namespaces"))?;
+        listed.map_err(|error| CheckFailure::unread(error, "list pods in all namespaces"))?;
         let mut missing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (_, queue, namespace) in view.queues_of_pods() {
             missing.entry(queue).or_default().insert(namespace.to_owned());
         }
         missing.retain(|queue, _| !view.snapshot.index.has_queue(queue));
         let rows = view.rows(now);
-        let is_overdue = |row: &&Row| {
+        let is_overdue = |row: &&WorkloadRow| {
             row.state == WorkloadState::Expired
                 && row.expires_at.is_some_and(|at| now.duration_since(at) > OVERDUE)
         };
@@ -67,10 +67,10 @@ impl Inspector<'_> {
 
     /// Checks that no return of a workload was refused as far back as the API server keeps events,
     /// an hour by default.
-    pub(super) async fn refusals(&self) -> Finding {
+    pub(super) async fn refusals(&self) -> CheckResult {
         let events = objects(self.cluster.api(None), Some(BY_KEEPER)).try_concat().await;
         let events: Vec<Event> =
-            events.map_err(|error| Fault::unread(error, "list events in all namespaces"))?;
+            events.map_err(|error| CheckFailure::unread(error, "list events in all namespaces"))?;
         let reason = EventReason::ReturnRefused.name();
         let refused = events.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
         let refused: BTreeSet<String> = refused
@@ -83,13 +83,13 @@ impl Inspector<'_> {
             return Ok("no return of a workload was refused in the last hour".into());
         }
         let message = format!("these were refused to come back: {}", few(&refused));
-        Err(Fault::problem(message, format!("kubectl get events -A --field-selector reason={reason}")))
+        Err(CheckFailure::problem(message, format!("kubectl get events -A --field-selector reason={reason}")))
     }
 }
 
 /// Checks that pods name no queue that doesn't exist. `missing`: the namespaces of such pods, by
 /// queue.
-fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Finding {
+fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> CheckResult {
     if missing.is_empty() {
         return Ok("every queue that a pod names exists".into());
     }
@@ -98,11 +98,11 @@ fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Finding {
         .map(|(queue, namespaces)| format!("{queue:?} (by pods in {})", few(namespaces)))
         .collect();
     let message = format!("pods name queues that don't exist, and have no ceiling: {}", few(&shown));
-    Err(Fault::problem(message, "create the queues, or correct the labels of the pods"))
+    Err(CheckFailure::problem(message, "create the queues, or correct the labels of the pods"))
 }
 
 /// Checks that no pods run past their ceiling. In a dry run of the keeper that isn't a problem.
-fn past_ceiling(pods: &[String], runs_dry: bool) -> Finding {
+fn past_ceiling(pods: &[String], runs_dry: bool) -> CheckResult {
     if pods.is_empty() {
         return Ok("no pod runs for more than a minute past its ceiling".into());
     }
@@ -110,7 +110,7 @@ fn past_ceiling(pods: &[String], runs_dry: bool) -> Finding {
         return Ok(format!("the keeper runs dry; these would be paused: {}", few(pods)));
     }
     let remedy = "see the keeper's log: it can't pause their owners, or doesn't lead";
-    Err(Fault::problem(format!("pods run past their ceiling: {}", few(pods)), remedy))
+    Err(CheckFailure::problem(format!("pods run past their ceiling: {}", few(pods)), remedy))
 }
 
 /// Returns the first names, and the number of the others.
@@ -131,7 +131,7 @@ mod tests {
         let namespaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let missing = [("gone".to_owned(), namespaces(&["a", "b"]))].into_iter().collect();
         let fault = named(&missing).unwrap_err();
-        assert_eq!(fault.status, crate::status::Status::Problem);
+        assert_eq!(fault.status, crate::status::CheckStatus::Problem);
         assert!(fault.message.ends_with("\"gone\" (by pods in a, b)"), "{fault:?}");
     }
 

@@ -18,7 +18,7 @@ use kube::{Api, ResourceExt, client::Body};
 use serde_json::{Value, json};
 use tenure_policy::expiry::Family;
 
-use super::{Check, Fault, Finding, Inspector, certificate, list};
+use super::{Check, CheckFailure, CheckResult, Inspector, certificate, list};
 use crate::{
     cluster::OURS,
     print::{human, moment},
@@ -34,11 +34,11 @@ const RENEW: &str =
 impl Inspector<'_> {
     /// Checks the webhook configurations of the chart: the endpoints of their Services, and the CA
     /// by which the API server trusts them.
-    pub(super) async fn webhooks(&self) -> Result<Vec<Check>, Fault> {
+    pub(super) async fn webhooks(&self) -> Result<Vec<Check>, CheckFailure> {
         let configured = self.configured().await?;
         if configured.is_empty() {
             let message = "there is no webhook configuration of Tenure: queues are not reviewed";
-            return Err(Fault::problem(message, "helm upgrade tenure, or apply what was deleted"));
+            return Err(CheckFailure::problem(message, "helm upgrade tenure, or apply what was deleted"));
         }
         let services = configured.iter().filter_map(|(_, config)| config.service.as_ref());
         let services: BTreeSet<_> = services.map(|service| (&service.namespace, &service.name)).collect();
@@ -59,7 +59,7 @@ impl Inspector<'_> {
     }
 
     /// Checks the certificate that the webhook serves, where the chart made its Secret.
-    async fn served(&self) -> Result<Vec<Finding>, Fault> {
+    async fn served(&self) -> Result<Vec<CheckResult>, CheckFailure> {
         let secrets: Vec<Secret> = self.ours("webhook").await?;
         let certificate = |secret: &Secret| {
             let end = certificate::first_end(&secret.data.as_ref()?.get("tls.crt")?.0);
@@ -70,7 +70,7 @@ impl Inspector<'_> {
     }
 
     /// Returns the names of configurations, with the address of each of their webhooks.
-    async fn configured(&self) -> Result<Vec<(String, WebhookClientConfig)>, Fault> {
+    async fn configured(&self) -> Result<Vec<(String, WebhookClientConfig)>, CheckFailure> {
         let mut configured = Vec::new();
         let client = &self.cluster.client;
         for of in list::<ValidatingWebhookConfiguration>(Api::all(client.clone()), OURS, "").await? {
@@ -85,7 +85,7 @@ impl Inspector<'_> {
     }
 
     /// Checks that a Service has ready endpoints.
-    async fn endpoints(&self, namespace: &str, name: &str) -> Finding {
+    async fn endpoints(&self, namespace: &str, name: &str) -> CheckResult {
         let labels = format!("kubernetes.io/service-name={name}");
         let slices = self.cluster.api::<EndpointSlice>(Some(namespace));
         let slices = list(slices, &labels, &format!(" in namespace {namespace}")).await?;
@@ -96,14 +96,14 @@ impl Inspector<'_> {
         if ready == 0 {
             let message = format!("Service {namespace}/{name} has no ready endpoint");
             let remedy = format!("kubectl get pods -n {namespace} -l app.kubernetes.io/component=webhook");
-            return Err(Fault::problem(message, remedy));
+            return Err(CheckFailure::problem(message, remedy));
         }
         Ok(format!("Service {namespace}/{name} has {ready} ready endpoints"))
     }
 
     /// Checks that the API server asks the webhook, by a dry run of a Queue about which the webhook
     /// returns a warning. None: the cluster has no queues of the run.ai family.
-    pub(super) async fn admission(&self) -> Option<Finding> {
+    pub(super) async fn admission(&self) -> Option<CheckResult> {
         let api_version = &self.cluster.kinds.queues(Family::Runai)?.resource.api_version;
         let queue = json!({
             "apiVersion": api_version, "kind": "Queue", "metadata": {"generateName": "tenure-status-"},
@@ -114,7 +114,7 @@ impl Inspector<'_> {
         let request = request.body(Body::from(queue.to_string().into_bytes())).ok()?;
         let response = match self.cluster.client.send(request).await {
             Ok(response) => response,
-            Err(error) => return Some(Err(Fault::unread(error, RIGHT))),
+            Err(error) => return Some(Err(CheckFailure::unread(error, RIGHT))),
         };
         let (code, warned) = (response.status().as_u16(), response.headers().contains_key("warning"));
         let answer = response.into_body().collect_bytes().await.unwrap_or_default();
@@ -129,53 +129,53 @@ const RIGHT: &str = "create queues.scheduling.run.ai";
 
 /// Reads from the answer to a dry run whether the webhook was asked. `warned`: the answer had a
 /// warning.
-fn asked(code: u16, warned: bool, message: &str) -> Finding {
+fn asked(code: u16, warned: bool, message: &str) -> CheckResult {
     let down = "kubectl logs -l app.kubernetes.io/part-of=tenure,app.kubernetes.io/component=webhook -A; see as well whether a NetworkPolicy keeps the API server from it";
     Err(match code {
         _ if message.contains("failed calling webhook") || message.contains("conversion webhook") => {
-            Fault::problem(format!("the API server can't ask the webhook: {message}"), down)
+            CheckFailure::problem(format!("the API server can't ask the webhook: {message}"), down)
         }
         _ if warned || message.contains("denied the request") => {
             return Ok("the API server asks the webhook about queues".into());
         }
-        401 | 403 => Fault::unknown(
+        401 | 403 => CheckFailure::unknown(
             format!("you may not {RIGHT}: whether the webhook is asked can't be tried"),
             format!("ask an admin for the right to {RIGHT}, or to run this"),
         ),
-        200..300 => Fault::problem(
+        200..300 => CheckFailure::problem(
             "the API server takes a queue without asking the webhook: with failurePolicy Ignore it may be down, or it isn't configured",
             down,
         ),
-        _ => Fault::unknown(format!("a dry run was answered by {code}: {message}"), down),
+        _ => CheckFailure::unknown(format!("a dry run was answered by {code}: {message}"), down),
     })
 }
 
 /// Checks that each configuration has a CA, and that no CA ends soon.
-fn trust(configured: &[(String, WebhookClientConfig)], now: Timestamp) -> Finding {
+fn trust(configured: &[(String, WebhookClientConfig)], now: Timestamp) -> CheckResult {
     let mut ends = Vec::new();
     for (name, config) in configured {
         let bundle = config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default();
         if bundle.is_empty() {
             let message =
                 format!("{name} has no caBundle: the API server trusts the webhook by its own CAs alone");
-            return Err(Fault::problem(message, RENEW));
+            return Err(CheckFailure::problem(message, RENEW));
         }
         ends.push((certificate::last_end(bundle), name));
     }
     let (end, name) =
-        ends.into_iter().min().ok_or_else(|| Fault::unknown("no webhook is configured", RENEW))?;
+        ends.into_iter().min().ok_or_else(|| CheckFailure::unknown("no webhook is configured", RENEW))?;
     lasts(&format!("the CA in {name}"), end, now)
 }
 
 /// Checks that a certificate doesn't end soon. `end` None: it can't be read.
-fn lasts(which: &str, end: Option<Timestamp>, now: Timestamp) -> Finding {
-    let end = end.ok_or_else(|| Fault::problem(format!("{which} can't be read"), RENEW))?;
+fn lasts(which: &str, end: Option<Timestamp>, now: Timestamp) -> CheckResult {
+    let end = end.ok_or_else(|| CheckFailure::problem(format!("{which} can't be read"), RENEW))?;
     let (at, left) = (moment(end), end.duration_since(now));
     if left.is_negative() {
-        return Err(Fault::problem(format!("{which} has ended at {at}"), RENEW));
+        return Err(CheckFailure::problem(format!("{which} has ended at {at}"), RENEW));
     }
     if left < SOON {
-        return Err(Fault::problem(format!("{which} ends in {}, at {at}", human(left)), RENEW));
+        return Err(CheckFailure::problem(format!("{which} ends in {}, at {at}", human(left)), RENEW));
     }
     Ok(format!("{which} is good until {at}"))
 }
@@ -183,9 +183,9 @@ fn lasts(which: &str, end: Option<Timestamp>, now: Timestamp) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Status;
+    use crate::status::CheckStatus;
 
-    fn check(finding: Finding) -> (Status, String) {
+    fn check(finding: CheckResult) -> (CheckStatus, String) {
         let Check { status, message, .. } = Check::new("webhook", finding);
         (status, message)
     }
@@ -193,18 +193,23 @@ mod tests {
     #[test]
     fn an_answer_shows_whether_the_webhook_was_asked() {
         for (code, warned, message, expected) in [
-            (201, true, "", Status::Ok),
-            (201, false, "", Status::Problem),
-            (400, false, "admission webhook \"runai-queues.tenure.dev\" denied the request: no", Status::Ok),
+            (201, true, "", CheckStatus::Ok),
+            (201, false, "", CheckStatus::Problem),
+            (
+                400,
+                false,
+                "admission webhook \"runai-queues.tenure.dev\" denied the request: no",
+                CheckStatus::Ok,
+            ),
             (
                 500,
                 false,
                 "Internal error occurred: failed calling webhook \"runai-queues.tenure.dev\"",
-                Status::Problem,
+                CheckStatus::Problem,
             ),
-            (500, false, "conversion webhook for scheduling.run.ai/v2 failed", Status::Problem),
-            (403, false, "queues.scheduling.run.ai is forbidden", Status::Unknown),
-            (503, false, "", Status::Unknown),
+            (500, false, "conversion webhook for scheduling.run.ai/v2 failed", CheckStatus::Problem),
+            (403, false, "queues.scheduling.run.ai is forbidden", CheckStatus::Unknown),
+            (503, false, "", CheckStatus::Unknown),
         ] {
             assert_eq!(check(asked(code, warned, message)).0, expected, "{code} {message}");
         }
@@ -213,18 +218,18 @@ mod tests {
     #[test]
     fn a_configuration_without_a_ca_is_a_problem() {
         let config = ("tenure".to_owned(), WebhookClientConfig::default());
-        assert_eq!(check(trust(&[config], Timestamp::UNIX_EPOCH)).0, Status::Problem);
-        assert_eq!(check(trust(&[], Timestamp::UNIX_EPOCH)).0, Status::Unknown);
+        assert_eq!(check(trust(&[config], Timestamp::UNIX_EPOCH)).0, CheckStatus::Problem);
+        assert_eq!(check(trust(&[], Timestamp::UNIX_EPOCH)).0, CheckStatus::Unknown);
     }
 
     #[test]
     fn a_certificate_that_ends_soon_or_cannot_be_read_is_a_problem() {
         let day = |days: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * days);
         for (end, expected, message) in [
-            (Some(day(108)), Status::Ok, "it is good until 1970-04-19T00:00:00Z"),
-            (Some(day(106)), Status::Problem, "it ends in 6d, at 1970-04-17T00:00:00Z"),
-            (Some(day(99)), Status::Problem, "it has ended at 1970-04-10T00:00:00Z"),
-            (None, Status::Problem, "it can't be read"),
+            (Some(day(108)), CheckStatus::Ok, "it is good until 1970-04-19T00:00:00Z"),
+            (Some(day(106)), CheckStatus::Problem, "it ends in 6d, at 1970-04-17T00:00:00Z"),
+            (Some(day(99)), CheckStatus::Problem, "it has ended at 1970-04-10T00:00:00Z"),
+            (None, CheckStatus::Problem, "it can't be read"),
         ] {
             assert_eq!(check(lasts("it", end, day(100))), (expected, message.to_owned()));
         }

@@ -40,7 +40,7 @@ pub struct Child {
 
 /// The output of a command.
 #[derive(Debug, Serialize)]
-pub struct Printed {
+pub struct CommandOutput {
     /// The lines of standard output and then of standard error, made printable.
     pub succeeded: bool,
     pub text: String,
@@ -68,8 +68,8 @@ impl ChildObject {
 
 impl Child {
     /// Runs a command of the plugin that only reads, and returns all that it prints.
-    pub async fn read(&self, verb: &str, object: &ChildObject) -> Result<Printed> {
-        Ok(Printed::new(&ended(self.command(verb, object, None)?).await?))
+    pub async fn read(&self, verb: &str, object: &ChildObject) -> Result<CommandOutput> {
+        Ok(CommandOutput::new(&ended(self.command(verb, object, None)?).await?))
     }
 
     /// Simulates the past of the cluster with these limits, as flags, and returns the report. An
@@ -79,19 +79,24 @@ impl Child {
         command.args(["simulate", "--from-cluster", "--output", "json"]).args(limits);
         command.args(self.namespace.iter().flat_map(|of| ["-n", of])).args(&self.connect).args(&self.reading);
         let output = ended(command).await?;
-        ensure!(output.status.success(), "{}", Printed::new(&output).text);
+        ensure!(output.status.success(), "{}", CommandOutput::new(&output).text);
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
     /// Runs a command of the plugin that changes something. The command continues if the page that
     /// asked for it is closed.
-    pub async fn change(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Printed> {
+    pub async fn change(
+        &self,
+        verb: &str,
+        object: &ChildObject,
+        more: Option<&str>,
+    ) -> Result<CommandOutput> {
         let mut command = self.command(verb, object, more)?;
         // Ctrl-C is for this process alone
         #[cfg(unix)]
         command.process_group(0);
         let output = tokio::spawn(async move { command.output().await }).await??;
-        Ok(Printed::new(&output))
+        Ok(CommandOutput::new(&output))
     }
 
     /// Returns a command about an object. `more` is a further argument, such as a duration.
@@ -120,7 +125,7 @@ async fn ended(mut command: Command) -> Result<Output> {
     Ok(timeout(LONGEST, command.output()).await.context("the command takes too long")??)
 }
 
-impl Printed {
+impl CommandOutput {
     /// Returns what a command has printed.
     fn new(output: &Output) -> Self {
         let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());

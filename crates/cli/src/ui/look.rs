@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::{Value, json, to_value};
-use tenure_index::Seen;
+use tenure_index::SeenPod;
 use tenure_policy::{ceiling, config::Config, expiry::Family};
 use tenure_types::{
     keys::PAUSED_ANNOTATION,
@@ -21,14 +21,14 @@ use tenure_types::{
 
 use crate::{
     cluster::{DEFAULT_NAMESPACE, LIVE, explain, objects},
-    floors::Sourced,
+    floors::SourcedValue,
     forecast::{
         answer::Forecast,
         bound::Amounts,
-        occupants::{ClusterRoom, OnNode, occupants},
+        occupants::{BoundPod, ClusterRoom, occupants},
     },
     input::Document,
-    list::{gather::Gatherer, row::Row, view::View},
+    list::{gather::Gatherer, row::WorkloadRow, view::ListView},
     matrix::{Matrix, QueueRow},
     print::printable,
     snapshot::{ListedOwner, Snapshot, decode, in_files, key},
@@ -69,7 +69,7 @@ pub struct LookOptions {
 
 /// A pod that requests GPUs and is in no queue.
 #[derive(Debug, Serialize)]
-struct Stray {
+struct StrayPod {
     namespace: String,
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ struct Stray {
 #[serde(rename_all = "camelCase")]
 struct ShownRow<'r> {
     #[serde(flatten)]
-    row: &'r Row,
+    row: &'r WorkloadRow,
     /// True if no queue of this name exists, as far as the user may see.
     queue_is_unknown: bool,
 }
@@ -95,29 +95,29 @@ struct ShownQueue<'t> {
     row: QueueRow<'t>,
     family: &'static str,
     /// The floor against preemptors of queues in other trees.
-    reclaim_min_runtime: Sourced,
+    reclaim_min_runtime: SourcedValue,
 }
 
 /// The pods that were read: those on nodes, and those with GPUs.
 #[derive(Default)]
 struct PodsRead {
-    on_nodes: Vec<OnNode>,
-    with_gpus: Vec<(Stray, Option<Seen>)>,
+    on_nodes: Vec<BoundPod>,
+    with_gpus: Vec<(StrayPod, Option<SeenPod>)>,
 }
 
 impl PodsRead {
     /// Adds a pod with its requests, to the view and to the lists.
-    fn add(&mut self, view: &mut View, pod: Pod, requests: Amounts) {
+    fn add(&mut self, view: &mut ListView, pod: Pod, requests: Amounts) {
         let gpus = requests.iter().filter(|(of, _)| is_gpu(of));
         let gpus = gpus.fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount));
         view.pod(&pod, Some(gpus).filter(|gpus| *gpus > 0));
         let index = &mut view.snapshot.index;
         if gpus > 0 && !pod.is_finished() {
             let (namespace, name) = key(&pod.metadata);
-            let stray = Stray { namespace, name, node: pod.spec.node_name.clone(), gpus };
-            self.with_gpus.push((stray, Seen::read(&pod, index)));
+            let stray = StrayPod { namespace, name, node: pod.spec.node_name.clone(), gpus };
+            self.with_gpus.push((stray, SeenPod::read(&pod, index)));
         }
-        self.on_nodes.extend(OnNode::of(pod, requests, index));
+        self.on_nodes.extend(BoundPod::of(pod, requests, index));
     }
 }
 
@@ -173,7 +173,7 @@ impl PageLook {
                 snapshot.owners.extend([ListedOwner::of(reference, &metadata)]);
             }
         }
-        let (mut view, mut read) = (View::of_files(snapshot), PodsRead::default());
+        let (mut view, mut read) = (ListView::of_files(snapshot), PodsRead::default());
         let pods = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", "Pod"));
         // of pods with the same name the last counts, as for queues; a warning was printed about
         // those that can't be read
@@ -201,7 +201,7 @@ impl PageLook {
 
     /// Puts the parts of the page together.
     fn of(
-        mut view: View,
+        mut view: ListView,
         read: PodsRead,
         now: Timestamp,
         options: &LookOptions,
@@ -216,7 +216,7 @@ impl PageLook {
         let strays = with_gpus
             .into_iter()
             .filter(|(_, seen)| seen.as_ref().and_then(|seen| seen.standing(index)).is_none());
-        let strays: Vec<Stray> = strays.map(|(stray, _)| stray).collect();
+        let strays: Vec<StrayPod> = strays.map(|(stray, _)| stray).collect();
         let parts = [
             ("facts", facts.clone()),
             ("warnings", to_value(warnings)?),
@@ -234,7 +234,7 @@ impl PageLook {
             .collect();
         let mut rows = BTreeMap::new();
         for row in view.rows(now) {
-            let Row { namespace, workload, queue, family, .. } = &row;
+            let WorkloadRow { namespace, workload, queue, family, .. } = &row;
             let is_hidden = Family::ALL.into_iter().any(|of| Some(of.row().name) == *family && hidden[of]);
             let named = family.zip(queue.clone()).filter(|_| !is_hidden);
             let is_unknown = named.is_some_and(|named| !known.contains(&named));
@@ -279,7 +279,7 @@ fn queues(snapshot: &Snapshot) -> Result<Value> {
     let mut all = Vec::new();
     for row in Matrix::new(snapshot, None, [None; 2]).rows() {
         let place = snapshot.tree().find(row.name);
-        let reclaim: Sourced = snapshot.floors.reclaim(snapshot.tree(), None, place, None).into();
+        let reclaim: SourcedValue = snapshot.floors.reclaim(snapshot.tree(), None, place, None).into();
         let family = Family::Runai.row().name;
         all.push(to_value(ShownQueue { row, family, reclaim_min_runtime: reclaim })?);
     }

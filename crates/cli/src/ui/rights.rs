@@ -28,7 +28,7 @@ pub struct Rights {
 
 /// An event about a workload. Its texts are printable.
 #[derive(Debug, Serialize)]
-pub struct Happened {
+pub struct WorkloadEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Timestamp>,
     reason: String,
@@ -88,20 +88,20 @@ impl Rights {
 
     /// Returns the last events about the workload of a row, the latest first. Empty if the user may
     /// not list them.
-    pub async fn events(&self, row: &Value) -> Vec<Happened> {
+    pub async fn events(&self, row: &Value) -> Vec<WorkloadEvent> {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let selector = format!("involvedObject.kind={},involvedObject.name={}", text("kind"), text("name"));
         let api: Api<Event> = Api::namespaced(self.client.clone(), text("namespace"));
         let listed = api.list(&ListParams::default().fields(&selector)).await;
         let listed = listed.map(|list| list.items).unwrap_or_default();
-        let mut events: Vec<Happened> = listed.into_iter().map(Happened::read).collect();
+        let mut events: Vec<WorkloadEvent> = listed.into_iter().map(WorkloadEvent::read).collect();
         events.sort_by_key(|event| std::cmp::Reverse(event.at));
         events.truncate(EVENTS);
         events
     }
 }
 
-impl Happened {
+impl WorkloadEvent {
     fn read(event: Event) -> Self {
         let [reason, message] = [event.reason, event.message].map(Option::unwrap_or_default);
         let created = event.metadata.creation_timestamp.map(|at| at.0);

@@ -12,7 +12,7 @@ use crate::input::Document;
 pub const REVIEWED: &str = "the kinds that are reviewed are Queue of scheduling.run.ai, Queue of scheduler.tensorstack.dev, and PriorityClass of scheduling.k8s.io";
 
 /// An API group with a kind that is reviewed.
-struct Group {
+struct ReviewedApiGroup {
     name: &'static str,
     kind: &'static str,
     versions: &'static [&'static str],
@@ -21,15 +21,20 @@ struct Group {
 }
 
 /// The groups, with the versions that the chart or Kubernetes has.
-const GROUPS: [Group; 3] = [
-    Group {
+const GROUPS: [ReviewedApiGroup; 3] = [
+    ReviewedApiGroup {
         name: "scheduling.run.ai",
         kind: "Queue",
         versions: &["v3alpha1", "v2"],
         others: &["BindRequest", "PodGroup"],
     },
-    Group { name: "scheduler.tensorstack.dev", kind: "Queue", versions: &["v1beta1"], others: &["PodGroup"] },
-    Group {
+    ReviewedApiGroup {
+        name: "scheduler.tensorstack.dev",
+        kind: "Queue",
+        versions: &["v1beta1"],
+        others: &["PodGroup"],
+    },
+    ReviewedApiGroup {
         name: "scheduling.k8s.io",
         kind: "PriorityClass",
         versions: &["v1"],

@@ -26,7 +26,7 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
-use super::Reason;
+use super::FieldReason;
 use crate::input::Document;
 pub use rules::{either, suggestion};
 use rules::{is_label, joined, rule, wrong_type};
@@ -44,7 +44,7 @@ const RESERVED: &str = "system-";
 const BUILT_IN: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
 /// Returns the reasons why the API server itself would refuse an object of this kind.
-pub fn reasons(document: &Document, kind: Reviewable) -> Vec<Reason> {
+pub fn reasons(document: &Document, kind: Reviewable) -> Vec<FieldReason> {
     let mut reasons = Reasons { found: Vec::new(), in_v2: kind == Reviewable::RunaiQueueV2 };
     reasons.metadata(document);
     if kind == Reviewable::PriorityClass {
@@ -84,7 +84,7 @@ fn of(definition: CustomResourceDefinition) -> Option<JSONSchemaProps> {
 
 /// The reasons that were found so far.
 struct Reasons {
-    found: Vec<Reason>,
+    found: Vec<FieldReason>,
     /// True for v2, where annotations stand for some fields of v3alpha1.
     in_v2: bool,
 }
@@ -97,7 +97,7 @@ impl Reasons {
 
     /// Adds a message about a field.
     fn add(&mut self, field: &str, message: impl Into<String>) {
-        self.found.push(Reason { field: field.into(), message: message.into() });
+        self.found.push(FieldReason { field: field.into(), message: message.into() });
     }
 
     /// Checks types and fields of the metadata, and the names.

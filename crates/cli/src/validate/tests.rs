@@ -17,7 +17,7 @@ fn queue(name: &str, spec: Value) -> Document {
 
 fn judged(documents: &[Document]) -> Vec<(String, Vec<String>, Vec<String>)> {
     let verdicts = Verdicts::of(documents, "t9k-system", &Config::default());
-    let told = |verdict: &Verdict| {
+    let told = |verdict: &ValidationResult| {
         assert_eq!(verdict.allowed, verdict.errors.is_empty());
         let errors =
             verdict.errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();

@@ -9,14 +9,15 @@ use std::collections::HashSet;
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{expiry::Family, floor::Floors, judge::RunState, queue::Nearest, ready::PodsReady};
+use tenure_policy::{expiry::Family, floor::Floors, judge::RunState, queue::NearestFields, ready::PodsReady};
 use tenure_types::{evidence::Evidence, extension::Extension, projection};
 
 use super::{
-    CeilingIndex, Ceilings, Overlong, Seen, Standing, Tally, extensions::going_run, limits, tally::tally,
+    CeilingIndex, Ceilings, Overlong, PodStanding, QueueReports, SeenPod, extensions::going_run, limits,
+    tally::tally,
 };
 use crate::{
-    Bearer, NoEffect, RunPlace, Stamped, Stamping, Uid,
+    AnnotatedKind, NoEffect, PendingStamp, RunPlace, Stamped, Uid,
     deadlines::ManagedPod,
     grants::Grants,
     own::{Ineffective, LabelledOwner},
@@ -34,7 +35,7 @@ const OF_LATE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Numbers of pods and paused owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CeilingCounts {
     /// The pods in a queue that aren't exempt, finished or terminating.
     pub pods: usize,
     /// The pods that run under a ceiling.
@@ -71,11 +72,11 @@ impl CeilingIndex {
     /// Returns the rules of a queue for the runs in it. The configured notices and rules for
     /// unready workloads count where no queue on the path to the root sets them. A queue that
     /// doesn't exist has no notices.
-    pub fn rules(&mut self, family: Family, queue: &str) -> Nearest {
+    pub fn rules(&mut self, family: Family, queue: &str) -> NearestFields {
         let limits = self.objects.limits(family, queue);
         let Ceilings { pods_ready, notice, .. } = &self.reader;
         let nearest = limits.map(|of| of.nearest).unwrap_or_default();
-        Nearest {
+        NearestFields {
             pods_ready: PodsReady::applying(nearest.pods_ready, *pods_ready),
             notice: limits.map(|_| nearest.notice.unwrap_or(*notice)),
             ..nearest
@@ -120,12 +121,12 @@ impl CeilingIndex {
 
     /// Returns the starts to write on `PodGroup`s that have changed since the last call, or whose
     /// start has come.
-    pub fn new_stampings(&mut self, now: Timestamp) -> Vec<Stamping> {
+    pub fn new_stampings(&mut self, now: Timestamp) -> Vec<PendingStamp> {
         self.objects.gangs.new_stampings(now)
     }
 
     /// Returns the start to write now on the group of `before`. None: there is none any more.
-    pub fn stamping(&mut self, before: &Stamping, now: Timestamp) -> Option<Stamping> {
+    pub fn stamping(&mut self, before: &PendingStamp, now: Timestamp) -> Option<PendingStamp> {
         self.objects.gangs.stamping(before, now)
     }
 
@@ -136,13 +137,13 @@ impl CeilingIndex {
     }
 
     /// Records a stamp that was written, or that was logged by a dry run.
-    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
+    pub fn note_stamp(&mut self, stamping: &PendingStamp, stamped: Stamped) {
         self.objects.gangs.note_stamp(stamping, stamped);
     }
 
     /// Returns the numbers of pods and paused owners at `now`, for the keeper's metrics. `soon` is
     /// a later time.
-    pub fn counts(&mut self, now: Timestamp, soon: Timestamp) -> Counts {
+    pub fn counts(&mut self, now: Timestamp, soon: Timestamp) -> CeilingCounts {
         self.reschedule();
         let past_end = self.reader.terminating.past_end(&mut self.objects, now);
         let deadlines = &self.reader.deadlines;
@@ -151,7 +152,7 @@ impl CeilingIndex {
         let (returning, staying): (Vec<&Paused>, Vec<&Paused>) =
             self.objects.paused.topmost(&self.objects.owners).partition(returns);
         let is_ahead = |of: &&Paused| of.returns.at().is_some_and(|at| at > now);
-        Counts {
+        CeilingCounts {
             pods: deadlines.iter().len(),
             under_ceiling: deadlines.under_ceiling(),
             overdue: deadlines.overdue(now),
@@ -165,16 +166,16 @@ impl CeilingIndex {
 
     /// Reads a pod, with the index's record of the pod if there is one. None: the pod is in no
     /// queue.
-    fn seen(&mut self, pod: &projection::Pod) -> Option<Seen> {
+    fn seen(&mut self, pod: &projection::Pod) -> Option<SeenPod> {
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
         let Ceilings { deadlines, terminating, .. } = &self.reader;
         let known = deadlines.get(uid).or_else(|| terminating.pod(uid));
-        Seen::read_by(pod, &mut self.objects, known)
+        SeenPod::read_by(pod, &mut self.objects, known)
     }
 
     /// Computes the standing of a pod, without keeping the pod. An exempt pod has a standing, too.
     /// None: the pod is in no queue.
-    pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
+    pub fn standing(&mut self, pod: &projection::Pod) -> Option<PodStanding> {
         self.seen(pod)?.standing(self)
     }
 
@@ -258,7 +259,7 @@ impl CeilingIndex {
                 self.objects.interner.own.labelled.insert(uid, owner);
             } else if age < OF_LATE && self.pods_under(&owner.namespace, uid).next().is_none() {
                 let LabelledOwner { source, namespace, name, .. } = owner;
-                let (bearer, why) = (Bearer::Owner(source), NoEffect::LabelOnOwner);
+                let (bearer, why) = (AnnotatedKind::Owner(source), NoEffect::LabelOnOwner);
                 let (namespace, name) = (namespace.into(), name.into());
                 self.objects.interner.own.note(Ineffective { bearer, namespace, name, uid, why });
             }
@@ -266,7 +267,7 @@ impl CeilingIndex {
     }
 
     /// Returns the counts of the queues of the run.ai family, as of `now`.
-    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
+    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> QueueReports {
         self.reschedule();
         tally(self, floors, now)
     }
@@ -312,7 +313,7 @@ impl CeilingIndex {
 
     /// Returns the end of a run by these extensions, in place of the known ones. None: no ceiling
     /// applies.
-    fn end_with(&mut self, seen: &Seen, extensions: &[Extension]) -> Option<Timestamp> {
+    fn end_with(&mut self, seen: &SeenPod, extensions: &[Extension]) -> Option<Timestamp> {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
         let standing = seen.standing(self);
         self.objects.grants = known;
@@ -326,7 +327,7 @@ mod tests {
     use tenure_types::{paused::ExceededCeiling, podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
-    use crate::{Bearer, NoEffect, Settings};
+    use crate::{AnnotatedKind, CeilingOptions, NoEffect};
 
     fn pod(name: &str, more: &Value) -> projection::Pod {
         let mut metadata = json!({
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_ceiling_comes_from_the_queue_that_sets_the_least_or_from_the_workload() {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         index.apply_queue(
             "root",
             &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "2h30m"})).unwrap(),
@@ -367,8 +368,8 @@ mod tests {
     fn told(
         pods: &[projection::Pod],
         prepare: impl FnOnce(&mut CeilingIndex),
-    ) -> Vec<(Bearer, String, NoEffect)> {
-        let mut index = CeilingIndex::new(Settings::default());
+    ) -> Vec<(AnnotatedKind, String, NoEffect)> {
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         index.apply_queue("own", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
         prepare(&mut index);
         for pod in pods {
@@ -393,14 +394,14 @@ mod tests {
     #[test]
     fn an_own_ceiling_that_is_longer_than_the_queues_is_told_of_its_bearer() {
         let bearing = pod("a", &json!({"annotations": max_duration("2h")}));
-        assert_eq!(told(&[bearing], |_| {}), [(Bearer::Pod, "a".into(), longer())]);
+        assert_eq!(told(&[bearing], |_| {}), [(AnnotatedKind::Pod, "a".into(), longer())]);
 
         let owner =
             json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
         let pods = ["a", "b"].map(|name| pod(name, &json!({"ownerReferences": [owner]})));
         let job = json!({"name": "j", "namespace": "ns", "uid": "j", "annotations": max_duration("2h")});
         let of_owner = told(&pods, |index| index.apply_owner(7, &serde_json::from_value(job).unwrap()));
-        assert_eq!(of_owner, [(Bearer::Owner(7), "j".into(), longer())]);
+        assert_eq!(of_owner, [(AnnotatedKind::Owner(7), "j".into(), longer())]);
 
         let group = json!({
             "metadata": {"name": "g", "namespace": "ns", "uid": "g", "annotations": max_duration("2h")},
@@ -410,7 +411,7 @@ mod tests {
         let of_group = told(&[member], |index| {
             index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
         });
-        assert_eq!(of_group, [(Bearer::PodGroup(PodGroupKind::Runai), "g".into(), longer())]);
+        assert_eq!(of_group, [(AnnotatedKind::PodGroup(PodGroupKind::Runai), "g".into(), longer())]);
     }
 
     #[test]
@@ -444,6 +445,6 @@ mod tests {
             index.apply_owner(0, &bearing("d", json!([])));
         });
         let bearers: Vec<_> = notes.iter().map(|(bearer, name, _)| (*bearer, name.as_str())).collect();
-        assert_eq!(bearers, [(Bearer::Owner(0), "d")]);
+        assert_eq!(bearers, [(AnnotatedKind::Owner(0), "d")]);
     }
 }

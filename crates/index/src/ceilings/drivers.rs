@@ -5,23 +5,28 @@
 //! no matter how many siblings the pod has. The pods of a driver are looked at only when the
 //! driver's own controller or scheduling changes.
 
-use crate::{Uid, cluster::Objects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
+use crate::{Uid, cluster::ClusterObjects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
 
 /// The controller and the scheduling of a pod that is kept.
-type Facts = (Option<Controller>, Option<Milliseconds>);
+type ControllerFacts = (Option<Controller>, Option<Milliseconds>);
 
 /// Returns the facts about a pod that matter to the pods that it controls. None: the pod isn't
 /// kept.
-pub fn facts(deadlines: &Deadlines, uid: Uid) -> Option<Facts> {
+pub fn facts(deadlines: &Deadlines, uid: Uid) -> Option<ControllerFacts> {
     deadlines.get(uid).map(|pod| (pod.controller, pod.started))
 }
 
 /// Updates the runs around a pod that has changed: the pod belongs to the run of the pod that
 /// controls it, and the pods that it controls belong to its own. Pods whose end or evidence may
 /// change are marked. `before`: the pod's facts before the change.
-pub fn drive(objects: &mut Objects, deadlines: &mut Deadlines, uid: Uid, before: Option<Facts>) {
+pub fn drive(
+    objects: &mut ClusterObjects,
+    deadlines: &mut Deadlines,
+    uid: Uid,
+    before: Option<ControllerFacts>,
+) {
     let now = facts(deadlines, uid);
-    let controller = |of: Option<Facts>| Some(of?.0?.uid);
+    let controller = |of: Option<ControllerFacts>| Some(of?.0?.uid);
     if let Some(driver) = controller(now).filter(|driver| deadlines.are_neighbours(uid, *driver)) {
         record(objects, deadlines, driver);
         objects.moved.pods.extend(deadlines.count_with(uid, driver).then_some(uid));
@@ -36,7 +41,7 @@ pub fn drive(objects: &mut Objects, deadlines: &mut Deadlines, uid: Uid, before:
 
 /// Marks the pods that a driver controls, or did control, where their end or evidence may have
 /// changed.
-fn follow(objects: &mut Objects, deadlines: &mut Deadlines, driver: Uid) {
+fn follow(objects: &mut ClusterObjects, deadlines: &mut Deadlines, driver: Uid) {
     let below: Vec<Uid> = deadlines.controlled_by(driver).map(|(below, _)| below).collect();
     if below.iter().any(|below| deadlines.are_neighbours(*below, driver)) {
         record(objects, deadlines, driver);
@@ -46,7 +51,7 @@ fn follow(objects: &mut Objects, deadlines: &mut Deadlines, driver: Uid) {
 }
 
 /// Records a driver as an owner, so that the owners above the driver count for its pods, too.
-fn record(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
+fn record(objects: &mut ClusterObjects, deadlines: &Deadlines, driver: Uid) {
     let Some(pod) = deadlines.get(driver) else { return };
     if objects.owners.drive(driver, pod.controller) {
         objects.moved.owners.insert(driver);
@@ -55,7 +60,7 @@ fn record(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
 
 /// Forgets a driver as an owner, once the driver and its pods are gone. Until then the driver links
 /// its pods to the owners above.
-fn forget(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
+fn forget(objects: &mut ClusterObjects, deadlines: &Deadlines, driver: Uid) {
     let is_used = || deadlines.get(driver).is_some() || deadlines.controlled_by(driver).next().is_some();
     if objects.owners.drives(driver) && !is_used() && objects.owners.replace(driver, None) {
         objects.moved.owners.insert(driver);

@@ -36,7 +36,7 @@ pub struct StaleEnd {
 }
 
 /// The answer about one workload.
-enum Look {
+enum EndCheck {
     /// The object shows the right end, or the end is past.
     Right,
     /// The run is younger than `SETTLED`.
@@ -55,12 +55,12 @@ impl CeilingIndex {
             let Some((namespace, object)) = self.object_of(uid) else { continue };
             let look = looks.entry((namespace.clone(), object));
             match look.or_insert_with(|| self.look_at_end(&namespace, object, now)) {
-                Look::Right => {}
-                Look::Later | Look::Stale(_) => _ = still.insert(uid),
+                EndCheck::Right => {}
+                EndCheck::Later | EndCheck::Stale(_) => _ = still.insert(uid),
             }
         }
         self.reader.deadlines.moved_ends = Some(still);
-        let stale = |look| if let Look::Stale(stale) = look { Some(stale) } else { None };
+        let stale = |look| if let EndCheck::Stale(stale) = look { Some(stale) } else { None };
         looks.into_values().filter_map(stale).collect()
     }
 
@@ -69,7 +69,9 @@ impl CeilingIndex {
     /// now, or the run is too young.
     pub fn take_stale_end(&mut self, known: &StaleEnd, failures: u8, now: Timestamp) -> Option<DueBatch> {
         self.reschedule();
-        let Look::Stale(stale) = self.look_at_end(&known.namespace, known.object, now) else { return None };
+        let EndCheck::Stale(stale) = self.look_at_end(&known.namespace, known.object, now) else {
+            return None;
+        };
         let all: Vec<Uid> = self.pods_showing(&known.namespace, known.object).map(|(uid, _)| uid).collect();
         self.reader.deadlines.end_is_shown(&all);
         let task = if stale.end.is_some() { Task::Note } else { Task::Withdraw };
@@ -136,21 +138,21 @@ impl CeilingIndex {
     }
 
     /// Compares the first end among the pods of an object with the end that the object shows.
-    fn look_at_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> Look {
+    fn look_at_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> EndCheck {
         let first = self.pods_showing(namespace, object).min_by_key(|(uid, pod)| (pod.expiry.at, *uid));
-        let Some((pod, first)) = first else { return Look::Right };
+        let Some((pod, first)) = first else { return EndCheck::Right };
         let shown =
             if pod == object { first.shown_end } else { self.objects.shown_ends.get_in(namespace, object) };
         let end = Milliseconds::new(first.expiry.at);
         if shown == end || end.is_some_and(|end| end.get() <= now.as_millisecond()) {
-            return Look::Right;
+            return EndCheck::Right;
         }
         let begun = time(first.started.map_or(first.created, Milliseconds::get));
         if now.duration_since(begun) < SETTLED {
-            return Look::Later;
+            return EndCheck::Later;
         }
         let (namespace, end) = (namespace.clone(), first.end());
-        Look::Stale(StaleEnd { namespace, object, end, pod, shown })
+        EndCheck::Stale(StaleEnd { namespace, object, end, pod, shown })
     }
 }
 
@@ -160,7 +162,7 @@ mod tests {
     use tenure_types::{projection, runai::v3alpha1::QueueSpec};
 
     use super::*;
-    use crate::Settings;
+    use crate::CeilingOptions;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -171,7 +173,7 @@ mod tests {
     impl World {
         /// With a queue of this ceiling.
         fn new(ceiling: &str) -> Self {
-            let mut world = Self(CeilingIndex::new(Settings::default()));
+            let mut world = Self(CeilingIndex::new(CeilingOptions::default()));
             world.queue(ceiling);
             world
         }
@@ -304,7 +306,7 @@ mod tests {
         assert!(!world.0.is_pressed(at(100)));
         assert!(world.0.is_pressed(at(101)));
         let batch = world.0.next_batch(at(101)).unwrap();
-        world.0.settle(&batch, crate::BatchCoverage::All, crate::Outcome::Failed, at(101));
+        world.0.settle(&batch, crate::BatchCoverage::All, crate::ActionOutcome::Failed, at(101));
         assert!(!world.0.is_pressed(at(102)), "what was tried holds up nothing");
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_types::{evidence::Evidence, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
-use crate::ceilings::{CeilingIndex, Settings};
+use crate::ceilings::{CeilingIndex, CeilingOptions};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -26,7 +26,7 @@ fn pod(metadata: &Value) -> projection::Pod {
 
 /// A group of queue `short`, with a ceiling of 100 s, and a pod of it.
 fn world() -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     add_queue(&mut index, "short", "100s");
     let group = json!({
         "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
@@ -72,7 +72,7 @@ fn the_queue_of_a_bound_pod_is_noted_on_it_if_its_group_names_it_and_its_label_s
         assert_eq!(missing(&mut index), None, "it is noted");
         index.delete_group(PodGroupKind::Runai, "ns", "gang");
         assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))));
-        let mut next = CeilingIndex::new(Settings::default());
+        let mut next = CeilingIndex::new(CeilingOptions::default());
         add_queue(&mut next, "short", "100s");
         add_queue(&mut next, "long", "1000s");
         next.apply_pod(&noted);
@@ -153,7 +153,7 @@ fn a_pod_that_terminates_ends_within_the_bound_whether_its_group_goes_before_or_
 
 #[test]
 fn a_name_that_no_queue_has_is_not_written_on_pods() {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     let group = json!({
         "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
         "spec": {"queue": "x".repeat(100_000), "minMember": 1},
@@ -181,7 +181,7 @@ fn unready(ready: (bool, i64), initialized: i64, annotations: &Value) -> project
 }
 
 fn with_timeout() -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     let spec = json!({"waitForPodsReady": {"timeout": "30s"}});
     index.apply_queue("waits", &serde_json::from_value::<QueueSpec>(spec).unwrap());
     index

@@ -4,17 +4,17 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{ceiling::least_extensions, expiry::Family, extension::GoingRun};
 
-use super::Standing;
-use crate::{Uid, cluster::Objects};
+use super::PodStanding;
+use crate::{Uid, cluster::ClusterObjects};
 
 /// Returns a run that began at `since`, by the standing of one of its pods. Only grants count that
 /// were requested since then. None: the pod is in no queue that exists.
 pub fn going_run(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     namespace: &str,
     workload: Uid,
     since: Timestamp,
-    standing: &Standing,
+    standing: &PodStanding,
 ) -> Option<GoingRun> {
     let (family, queue) = standing.ending_queue()?;
     let limits = objects.limits(family, queue)?;

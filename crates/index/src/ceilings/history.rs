@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Settings;
+    use crate::CeilingOptions;
 
     const JOBS: u16 = 7;
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_oldest_paused_jobs_of_a_cron_job_are_surplus_beyond_those_that_are_kept() {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         for (name, minute) in [("b", 1), ("c", 9), ("a", 1), ("d", 8)] {
             PausedJob::new(name, minute).apply(&mut index, JOBS);
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn no_object_that_names_a_cron_job_makes_a_job_of_another_one_surplus() {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         PausedJob::new("old", 1).apply(&mut index, JOBS);
         PausedJob { namespace: "elsewhere", ..PausedJob::new("forged", 2) }.apply(&mut index, JOBS);
         PausedJob { above: ("CronJob", "another"), ..PausedJob::new("others", 3) }.apply(&mut index, JOBS);

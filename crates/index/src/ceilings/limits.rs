@@ -1,5 +1,5 @@
 //! The limits of a pod, by its queues, `PodGroup`s and owners. `CeilingIndex` calls this when it
-//! plans a pod, and `Seen` when it computes a standing. The shortest ceiling counts: a workload's
+//! plans a pod, and `SeenPod` when it computes a standing. The shortest ceiling counts: a workload's
 //! own ceiling shortens its run, and never lengthens it.
 
 use arcstr::ArcStr;
@@ -13,12 +13,12 @@ use tenure_policy::{
 };
 use tenure_types::{ExtendedDuration, runai::v3alpha1::CountFrom};
 
-use super::Standing;
+use super::PodStanding;
 use crate::{
     Uid,
-    cluster::Objects,
+    cluster::ClusterObjects,
     deadlines::{BoundRun, Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
-    own::{Bearer, Ineffective, NoEffect},
+    own::{AnnotatedKind, Ineffective, NoEffect},
     podgroups::{GroupQueue, GroupWorkload, OfGroups},
     times::Milliseconds,
 };
@@ -27,7 +27,7 @@ use crate::{
 /// fix while the pod is bound. `notice` and `pods_ready` are the configured rules, for queues that
 /// set none. A pod whose own ceiling or queue seems to have no effect is marked for an event.
 pub fn deadlines(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     notice: NoticePoints,
     pods_ready: Option<PodsReady>,
     uid: Uid,
@@ -48,7 +48,7 @@ pub fn deadlines(
         Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
-    let Standing { mut queues, own, .. } = standing;
+    let PodStanding { mut queues, own, .. } = standing;
     // a PodGroup may name anything, of any length: a name that no queue has isn't kept, nor written
     // on pods
     for family in Family::ALL {
@@ -64,7 +64,7 @@ pub fn deadlines(
 }
 
 /// True if a queue of a workload, or a queue on the path to the root, doesn't exist.
-fn lacks_queue(objects: &mut Objects, standing: &Standing) -> bool {
+fn lacks_queue(objects: &mut ClusterObjects, standing: &PodStanding) -> bool {
     Family::ALL.into_iter().any(|family| {
         let limits = |queue: &ArcStr| objects.limits(family, queue);
         standing.queue(family).map(limits).is_some_and(|limits| limits.is_none_or(|of| of.lacks_parent))
@@ -73,7 +73,7 @@ fn lacks_queue(objects: &mut Objects, standing: &Standing) -> bool {
 
 /// Returns the workload's own ceiling if it has no effect: all existing queues of the pod have a
 /// shorter ceiling. None: there is no own ceiling, or it counts.
-pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedDuration> {
+pub fn ignored_own(objects: &mut ClusterObjects, standing: &PodStanding) -> Option<SignedDuration> {
     let own = standing.own?;
     let limits = Family::ALL.into_iter().filter_map(|family| objects.limits(family, standing.queue(family)?));
     let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
@@ -84,7 +84,7 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
 
 /// Returns the queue that a pod names and that doesn't exist. None: the pod names no such queue, or
 /// the default queue counts in its place.
-fn unknown_queue(objects: &mut Objects, standing: &Standing) -> Option<(Family, ArcStr)> {
+fn unknown_queue(objects: &mut ClusterObjects, standing: &PodStanding) -> Option<(Family, ArcStr)> {
     Family::ALL.into_iter().find_map(|family| {
         let queue = standing.queue(family)?;
         objects.limits(family, queue).is_none().then(|| (family, queue.clone()))
@@ -93,29 +93,34 @@ fn unknown_queue(objects: &mut Objects, standing: &Standing) -> Option<(Family, 
 
 /// Returns the note about a queue that doesn't exist, for the workload of a pod. None: the pod's
 /// queues exist.
-pub fn without_queue(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+pub fn without_queue(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
     let standing = standing(objects, uid, pod);
     let (family, queue) = unknown_queue(objects, &standing)?;
     let workload = objects.owners.root(pod.controller).unwrap_or(uid);
     let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
     let why = NoEffect::UnknownQueue { family, queue: queue.to_string() };
-    Some(Ineffective { bearer: Bearer::Pod, namespace, name, uid: workload, why })
+    Some(Ineffective { bearer: AnnotatedKind::Pod, namespace, name, uid: workload, why })
 }
 
 /// Returns the note about an own ceiling that is longer than that of the pod's queue. The note
 /// names the object that bears the ceiling: the root owner, a `PodGroup` or the pod. None: the own
 /// ceiling counts, or no object bears it any more.
-pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+pub fn ineffective(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
     let standing = standing(objects, uid, pod);
     let own = ignored_own(objects, &standing)?;
     let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
     let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
-        (Bearer::Owner(source), uid, noted.namespace.to_string(), noted.name.to_string())
+        (AnnotatedKind::Owner(source), uid, noted.namespace.to_string(), noted.name.to_string())
     } else if let Some(of) = objects.gangs.with_own(objects.gangs.memberships(uid), own) {
         let GroupWorkload { key, group, .. } = of;
-        (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
+        (
+            AnnotatedKind::PodGroup(key.kind),
+            Uid::of(&group.uid),
+            key.namespace.to_string(),
+            key.name.to_string(),
+        )
     } else if pod.notes(own) {
-        (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
+        (AnnotatedKind::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
     } else {
         return None;
     };
@@ -126,10 +131,10 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
 /// Returns the time by which the workload of a pod must be ready. A pod that takes no room may
 /// wait, unless the time counts from its creation. None: there is no such time.
 pub fn ready_until(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     pods_ready: Option<PodsReady>,
     pod: &ManagedPod,
-    standing: &Standing,
+    standing: &PodStanding,
 ) -> Option<ReadyUntil> {
     let (family, queue) = standing.first_queue()?;
     let rules = rules(objects, pods_ready, standing)?;
@@ -146,7 +151,11 @@ pub fn ready_until(
 }
 
 /// Returns the rules for a workload that doesn't get ready. None: the workload may take any time.
-fn rules(objects: &mut Objects, pods_ready: Option<PodsReady>, standing: &Standing) -> Option<PodsReady> {
+fn rules(
+    objects: &mut ClusterObjects,
+    pods_ready: Option<PodsReady>,
+    standing: &PodStanding,
+) -> Option<PodsReady> {
     let (family, queue) = standing.first_queue()?;
     let nearest = objects.limits(family, queue).and_then(|limits| limits.nearest.pods_ready);
     PodsReady::applying(nearest, pods_ready)
@@ -157,7 +166,7 @@ fn rules(objects: &mut Objects, pods_ready: Option<PodsReady>, standing: &Standi
 /// bound, or that evidence names, counts instead if its ceiling is shorter, or if nothing else
 /// names a queue.
 fn queue(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     family: Family,
     pod: &ManagedPod,
     of_group: Option<GroupQueue<ArcStr>>,
@@ -179,7 +188,7 @@ fn queue(
 /// Returns the queue that a pod names: the queue of its group if the group [counts](group_counts),
 /// else that of its label.
 fn named_queue(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     family: Family,
     pod: &ManagedPod,
     of_group: Option<GroupQueue<ArcStr>>,
@@ -198,7 +207,7 @@ fn named_queue(
 }
 
 /// Computes the standing of a pod that is kept.
-pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Standing {
+pub fn standing(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> PodStanding {
     let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
     let root = objects.owners.own_ceiling(pod.controller);
     standing_below(objects, root, (uid, pod), of_groups)
@@ -207,11 +216,11 @@ pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Standing {
 /// Computes the standing of a pod whose root owner notes the ceiling `root`. None: that owner notes
 /// none.
 pub fn standing_below(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     root: Option<SignedDuration>,
     (uid, pod): (Uid, &ManagedPod),
     of_groups: OfGroups,
-) -> Standing {
+) -> PodStanding {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
     let OfGroups { queues: mut of, own: _, is_grouped, start, lacking } = of_groups;
     let mut by_default = PerFamily::default();
@@ -236,12 +245,12 @@ pub fn standing_below(
     let expires = expiry::deadline(clocks, ceilings);
     let is_extended = matches!(expires, Some((_, Family::Runai)));
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    Standing { clocks, start, is_grouped, queues, by_default, own, extension, expires, lacking }
+    PodStanding { clocks, start, is_grouped, queues, by_default, own, extension, expires, lacking }
 }
 
 /// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.
 fn extension(
-    objects: &mut Objects,
+    objects: &mut ClusterObjects,
     (uid, pod): (Uid, &ManagedPod),
     queue: Option<&str>,
     clocks: Clocks,

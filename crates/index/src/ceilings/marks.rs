@@ -73,7 +73,7 @@ mod tests {
     use tenure_types::{projection, runai::v3alpha1::QueueSpec};
 
     use super::*;
-    use crate::Settings;
+    use crate::CeilingOptions;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -81,7 +81,7 @@ mod tests {
 
     /// An index with a queue that has a floor of 100 seconds.
     fn index() -> CeilingIndex {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         let spec = json!({"preemptMinRuntime": "100s", "reclaimMinRuntime": "10s"});
         index.apply_queue("careful", &serde_json::from_value::<QueueSpec>(spec).unwrap());
         index

@@ -8,8 +8,8 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Family;
 
-use super::Standing;
-use crate::cluster::Objects;
+use super::PodStanding;
+use crate::cluster::ClusterObjects;
 
 /// The time for which nothing is done by the rest of a tree that lacks a queue: fields that the
 /// queue sets, such as a longer time to get ready, would not count.
@@ -27,7 +27,7 @@ pub struct MissingQueues {
 impl MissingQueues {
     /// Looks for queues that are missing since a change that was seen at `now`. Forgets queues that
     /// exist again, and deleted queues after `MOMENT`.
-    pub fn look(&mut self, objects: &mut Objects, now: Timestamp) {
+    pub fn look(&mut self, objects: &mut ClusterObjects, now: Timestamp) {
         let absent = Family::ALL.into_iter().flat_map(|family| {
             let tree = objects.queues[family].tree();
             let parents = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref());
@@ -49,7 +49,7 @@ impl MissingQueues {
 
     /// True if a queue of a workload, or a queue on the path to the root, went missing no longer
     /// than `MOMENT` ago.
-    pub fn has_one_of(&self, objects: &Objects, standing: &Standing, now: Timestamp) -> bool {
+    pub fn has_one_of(&self, objects: &ClusterObjects, standing: &PodStanding, now: Timestamp) -> bool {
         if self.since.is_empty() {
             return false;
         }
@@ -82,8 +82,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        BatchCoverage, Outcome, Task,
-        ceilings::{CeilingIndex, Settings},
+        ActionOutcome, BatchCoverage, Task,
+        ceilings::{CeilingIndex, CeilingOptions},
     };
 
     fn at(seconds: i64) -> Timestamp {
@@ -115,7 +115,8 @@ mod tests {
         let root = json!({"maxDuration": "100s", "expiryNotice": notice});
         let leaf = json!({"parentQueue": "root"});
         let grace = tenure_policy::expiry::GraceOnChange("300s".parse().unwrap());
-        let mut index = CeilingIndex::new(Settings { grace_on_change: grace, ..Settings::default() });
+        let mut index =
+            CeilingIndex::new(CeilingOptions { grace_on_change: grace, ..CeilingOptions::default() });
         put(&mut index, 0, "root", &root);
         put(&mut index, 0, "leaf", &leaf);
         index.know_queues();
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!((batch.task, batch.first.deadline), (Task::Announce, at(350)));
         let notice = index.run_state(&pod(), (Family::Runai, "leaf"), None, None, at(51)).notice;
         assert_eq!(notice.to_string(), "5m", "another keeper judges by the same point");
-        index.settle(&batch, BatchCoverage::All, Outcome::Acted, at(51));
+        index.settle(&batch, BatchCoverage::All, ActionOutcome::Acted, at(51));
         assert_eq!(index.next_batch(at(350)), None);
         assert_eq!(index.next_batch(at(351)).unwrap().task, Task::Expire);
     }

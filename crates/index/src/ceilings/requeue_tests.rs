@@ -21,15 +21,19 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
-use super::{CeilingIndex, Settings};
-use crate::{BatchCoverage, DueBatch, Outcome, Task, Uid};
+use super::{CeilingIndex, CeilingOptions};
+use crate::{ActionOutcome, BatchCoverage, DueBatch, Task, Uid};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
 fn index_with(pods_ready: Option<PodsReady>) -> CeilingIndex {
-    CeilingIndex::new(Settings { table: OwnerTable::default(), pods_ready, ..Settings::default() })
+    CeilingIndex::new(CeilingOptions {
+        table: OwnerTable::default(),
+        pods_ready,
+        ..CeilingOptions::default()
+    })
 }
 
 fn queue(index: &mut CeilingIndex, name: &str, spec: Value) {
@@ -231,7 +235,7 @@ fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready
     let mut now = at(11);
     for wait in [5, 10, 20, 40, 40] {
         let group = evicted(&mut index, now).unwrap();
-        index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
+        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, now);
         let next = index.next_due_after(Timestamp::MIN).unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
@@ -247,13 +251,13 @@ fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_u
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
     let group = evicted(&mut index, at(11)).unwrap();
     assert!(!group.first.outlives);
-    index.settle(&group, BatchCoverage::All, Outcome::Paused, at(11));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Paused, at(11));
     index.apply_pod(&pod("b", "job", Is::Scheduled(1)));
     let later = at(60);
     let mut outlive = Vec::new();
     while let Some(group) = evicted(&mut index, later) {
         outlive.extend(group.pods().map(|pod| (pod.name.clone(), pod.outlives)));
-        index.settle(&group, BatchCoverage::All, Outcome::Acted, later);
+        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, later);
     }
     outlive.sort();
     assert_eq!(outlive, [("a".to_owned(), true), ("b".to_owned(), false)], "one group each");
@@ -271,10 +275,10 @@ fn all_pods_of_an_owner_outlive_its_pause_even_if_they_were_due_later() {
     let group = evicted(&mut index, at(10) + SignedDuration::from_millis(1)).unwrap();
     assert_eq!(group.pods().count(), 1, "the others aren't due yet");
     let in_flight = evicted(&mut index, at(12)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Paused, at(12));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Paused, at(12));
     let outlives = ["a", "b", "c"].map(|name| index.outlives(Uid::of(name)));
     assert_eq!(outlives, [true, true, false]);
-    index.settle(&in_flight, BatchCoverage::All, Outcome::Acted, at(12));
+    index.settle(&in_flight, BatchCoverage::All, ActionOutcome::Acted, at(12));
     assert!(index.outlives(Uid::of("b")), "what was handed out before, too");
 }
 
@@ -319,7 +323,7 @@ fn a_default_floor_lengthens_a_time_slice_only_where_no_queue_says_another() {
         )]),
         ..Floors::default()
     };
-    let settings = Settings { floors, ..Settings::default() };
+    let settings = CeilingOptions { floors, ..CeilingOptions::default() };
     for (root, leaf, ends) in [
         (json!({}), json!({}), 70),
         (json!({"preemptMinRuntime": "0s"}), json!({"reclaimMinRuntime": "0s"}), 70),
@@ -327,7 +331,7 @@ fn a_default_floor_lengthens_a_time_slice_only_where_no_queue_says_another() {
         (json!({"reclaimMinRuntime": "0s"}), json!({"preemptMinRuntime": "0s"}), 10),
         (json!({"reclaimMinRuntime": "20s"}), json!({"preemptMinRuntime": "0s"}), 20),
     ] {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         let spec = json!({"parentQueue": "root", "maxDuration": "10s", "maxDurationAction": "Requeue"});
         let mut own = leaf.as_object().unwrap().clone();
         own.extend(spec.as_object().unwrap().clone());
@@ -695,7 +699,7 @@ impl Simulation {
                 life.returns = Some(returns);
                 paused(&mut self.index, &name, now, Some(returns), &json!({}));
             }
-            self.index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
+            self.index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, now);
         }
     }
 

@@ -14,11 +14,11 @@ use super::{CeilingIndex, limits};
 use crate::{
     Uid,
     hand_backs::OwedHandBack,
-    paused::{DueReturn, Holder, Paused},
+    paused::{DueReturn, Paused, RoomHolder},
 };
 
 /// The queue in which a workload takes room, and the workload.
-type Occupant = (Family, ArcStr, Holder);
+type QueueOccupant = (Family, ArcStr, RoomHolder);
 
 impl CeilingIndex {
     /// Returns the next time after `after` at which a paused owner is due to come back by itself.
@@ -34,7 +34,7 @@ impl CeilingIndex {
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
-        let is_back = |left: &Holder| self.is_there(left);
+        let is_back = |left: &RoomHolder| self.is_there(left);
         let mut due = paused.due(&self.objects.owners, now, may, is_back);
         let again = paused.running_again(&self.objects.owners, |paused| self.runs_again(paused));
         // an owner that is due waits until its pods are gone
@@ -73,7 +73,7 @@ impl CeilingIndex {
 
     /// Returns the workload of a pod that takes room, before the pod changes. None: the change
     /// leaves no room that a paused owner may be called back for.
-    pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<Occupant> {
+    pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<QueueOccupant> {
         let Self { objects, reader } = self;
         if objects.paused.is_empty() || !leaves_room(changed) {
             return None;
@@ -86,9 +86,9 @@ impl CeilingIndex {
         }
         let group = objects.gangs.workload(objects.gangs.memberships(uid));
         let holder = match (group, root) {
-            (Some((group, _)), _) => Holder::Group(group.key.clone()),
-            (None, Some(root)) => Holder::Owner(pod.namespace.clone(), root),
-            (None, None) => Holder::Pod(uid),
+            (Some((group, _)), _) => RoomHolder::Group(group.key.clone()),
+            (None, Some(root)) => RoomHolder::Owner(pod.namespace.clone(), root),
+            (None, None) => RoomHolder::Pod(uid),
         };
         let standing = limits::standing(objects, uid, pod);
         let (family, queue) = standing.first_queue()?;
@@ -97,7 +97,7 @@ impl CeilingIndex {
 
     /// Lets the next owner that waits in a queue come back earlier, if a workload that took room
     /// there has left.
-    pub(super) fn call_next(&mut self, (family, queue, holder): Occupant) {
+    pub(super) fn call_next(&mut self, (family, queue, holder): QueueOccupant) {
         if self.is_there(&holder) {
             return;
         }
@@ -115,11 +115,11 @@ impl CeilingIndex {
     }
 
     /// True if a workload has pods, whether or not they take room.
-    pub(super) fn is_there(&self, holder: &Holder) -> bool {
+    pub(super) fn is_there(&self, holder: &RoomHolder) -> bool {
         match holder {
-            Holder::Group(key) => self.objects.gangs.has_members(key),
-            Holder::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),
-            Holder::Pod(uid) => self.reader.deadlines.get(*uid).is_some(),
+            RoomHolder::Group(key) => self.objects.gangs.has_members(key),
+            RoomHolder::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),
+            RoomHolder::Pod(uid) => self.reader.deadlines.get(*uid).is_some(),
         }
     }
 }

@@ -18,7 +18,7 @@ use tenure_types::{ExtendedDuration, duration::for_people, paused::ExceededCeili
 use super::limits::{self, ignored_own};
 use crate::{
     RunPlace, Uid,
-    cluster::{ClusterModel, Objects},
+    cluster::{ClusterModel, ClusterObjects},
     deadlines::ManagedPod,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
@@ -28,7 +28,7 @@ use crate::{
 /// The standing of a pod: its clocks, its queues and the end of its run. See
 /// `CeilingIndex::standing`.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct PodStanding {
     /// The two clocks that the pod's ceilings run by.
     pub clocks: Clocks,
     /// The start of the pod's workload: that of its `PodGroup`, or the scheduling of a pod without
@@ -56,7 +56,7 @@ pub struct Standing {
     pub lacking: Option<NotReady>,
 }
 
-impl Standing {
+impl PodStanding {
     /// Returns the pod's queue of a family.
     pub fn queue(&self, family: Family) -> Option<&ArcStr> {
         self.queues[family].as_ref()
@@ -103,13 +103,13 @@ impl Standing {
 /// A pod that was read, and that the index doesn't keep. The plugin reads all pods first, and then
 /// computes their standings.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SeenPod {
     pub(super) uid: Uid,
     pub(super) pod: ManagedPod,
     of: Box<[Membership]>,
 }
 
-impl Seen {
+impl SeenPod {
     /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known.
     /// None: the pod is in no queue.
     pub fn read<R>(pod: &projection::Pod, model: &mut ClusterModel<R>) -> Option<Self> {
@@ -119,7 +119,7 @@ impl Seen {
     /// Reads a pod. `known` is the index's record of the pod. None: the pod is in no queue.
     pub(super) fn read_by(
         pod: &projection::Pod,
-        objects: &mut Objects,
+        objects: &mut ClusterObjects,
         known: Option<&ManagedPod>,
     ) -> Option<Self> {
         let of = memberships(pod, |text| objects.interner.names.shared(text));
@@ -134,19 +134,23 @@ impl Seen {
 
     /// Computes the pod's standing by the queues, `PodGroup`s and owners that are known. None: the
     /// pod is in no queue.
-    pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<Standing> {
+    pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<PodStanding> {
         self.standing_by(&mut model.objects)
     }
 
     /// Computes the pod's standing, with the ceiling of the root owner that the index knows.
-    pub(super) fn standing_by(&self, objects: &mut Objects) -> Option<Standing> {
+    pub(super) fn standing_by(&self, objects: &mut ClusterObjects) -> Option<PodStanding> {
         let root = objects.owners.own_ceiling(self.pod.controller);
         self.standing_with(objects, root)
     }
 
     /// Computes the pod's standing by one of its owners, as that owner was just read. Only the
     /// ceiling of the root owner counts.
-    pub(super) fn standing_below(&self, objects: &mut Objects, owner: &ObjectMeta) -> Option<Standing> {
+    pub(super) fn standing_below(
+        &self,
+        objects: &mut ClusterObjects,
+        owner: &ObjectMeta,
+    ) -> Option<PodStanding> {
         let uid = Uid::of(owner.uid.as_deref().unwrap_or_default());
         let root = if objects.owners.root(self.pod.controller) == Some(uid) {
             OwnCeilings::ceiling(owner)
@@ -158,7 +162,11 @@ impl Seen {
 
     /// Computes the pod's standing if its root owner notes the ceiling `root`. None: the pod is in
     /// no queue.
-    fn standing_with(&self, objects: &mut Objects, root: Option<SignedDuration>) -> Option<Standing> {
+    fn standing_with(
+        &self,
+        objects: &mut ClusterObjects,
+        root: Option<SignedDuration>,
+    ) -> Option<PodStanding> {
         objects.gangs.compute();
         let of_groups = objects.gangs.of(&self.of);
         let standing = limits::standing_below(objects, root, (self.uid, &self.pod), of_groups);
@@ -169,7 +177,7 @@ impl Seen {
     /// unready workloads. An exempt pod has no ends. None: the pod is in no queue.
     pub(super) fn run_place(
         &self,
-        objects: &mut Objects,
+        objects: &mut ClusterObjects,
         rules: Option<PodsReady>,
         is_exempt: bool,
     ) -> Option<RunPlace> {

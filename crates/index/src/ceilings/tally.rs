@@ -1,4 +1,4 @@
-//! Counts the workloads of each queue, in one look at all pods. The keeper's status `Reporter` asks
+//! Counts the workloads of each queue, in one look at all pods. The keeper's status `StatusController` asks
 //! for the counts, writes them to the status of the queues, and exports them as metrics. Only
 //! queues of the run.ai family are counted.
 
@@ -9,18 +9,18 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::Family,
     floor::Floors,
-    queue_status::{QueueReport, TreePlace, Workloads, longest_floor, protected_until},
+    queue_status::{QueueReport, TreePlace, WorkloadCounts, longest_floor, protected_until},
     runs::Runs,
     tree::{QueueId, QueueTree},
 };
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{GroupWorkload, Uid, cluster::Objects, podgroups::GangId};
+use crate::{GroupWorkload, Uid, cluster::ClusterObjects, podgroups::GangId};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct QueueReports {
     /// The report on each queue, with the queue's name, in no order.
     pub reports: Vec<(String, QueueReport)>,
     /// The time at which a report changes without an event: the first protection ends then. None:
@@ -31,7 +31,7 @@ pub struct Tally {
 /// The counts of a queue so far.
 #[derive(Default)]
 struct Count {
-    workloads: Workloads,
+    workloads: WorkloadCounts,
     /// The first end among the pods of the queue.
     expires: Option<Timestamp>,
     /// The longest floor of the queue. None: not computed yet.
@@ -41,7 +41,7 @@ struct Count {
 
 /// The unit that counts as one running workload: a pause stops it as one.
 #[derive(PartialEq, Eq, Hash)]
-enum Holder {
+enum RunningUnit {
     /// A root owner, by namespace.
     Owner(ArcStr, Uid),
     /// A `PodGroup` whose pods have no owner that can be paused.
@@ -52,29 +52,29 @@ enum Holder {
 
 /// The part of a running workload that is in one queue.
 #[derive(Default)]
-struct Run {
+struct TalliedRun {
     /// The time at which the last of the floors that protect the run ends. None: no floor does.
     protected: Option<Timestamp>,
     /// The time from which the ceiling counts: the first start or scheduling of the run's pods.
     since: Option<Timestamp>,
 }
 
-struct Counting<'i> {
+struct WorkloadTally<'i> {
     tree: &'i QueueTree,
     floors: &'i Floors,
     now: Timestamp,
     counts: HashMap<QueueId, Count>,
-    runs: HashMap<(QueueId, Holder), Run>,
+    runs: HashMap<(QueueId, RunningUnit), TalliedRun>,
 }
 
 /// Counts the workloads of the queues of the run.ai family, as of `now`.
-pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
+pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> QueueReports {
     let tree = index.tree();
     if tree.is_empty() {
-        return Tally::default();
+        return QueueReports::default();
     }
     let (counts, runs) = (HashMap::new(), HashMap::new());
-    let mut counting = Counting { tree, floors, now, counts, runs };
+    let mut counting = WorkloadTally { tree, floors, now, counts, runs };
     counting.pods(index);
     counting.paused(index);
     counting.tally()
@@ -89,10 +89,10 @@ pub(super) fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<
     own.or_else(|| pods.find_map(|pod| pod.queues[Family::Runai].as_deref()))
 }
 
-impl Counting<'_> {
+impl WorkloadTally<'_> {
     /// Counts the pods that take room by their workload, and finds the first end in each queue.
     fn pods(&mut self, index: &CeilingIndex) {
-        let Objects { gangs, owners, .. } = &index.objects;
+        let ClusterObjects { gangs, owners, .. } = &index.objects;
         let mut queues_of_groups = HashMap::new();
         for (uid, pod) in index.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let memberships = gangs.memberships(uid);
@@ -113,9 +113,9 @@ impl Counting<'_> {
                 None => (queue, Some(scheduled)),
             };
             let holder = match (owners.root(pod.controller), of_group) {
-                (Some(root), _) => Holder::Owner(pod.namespace.clone(), root),
-                (None, Some((group, ..))) => Holder::Group(group),
-                (None, None) => Holder::Pod(uid),
+                (Some(root), _) => RunningUnit::Owner(pod.namespace.clone(), root),
+                (None, Some((group, ..))) => RunningUnit::Group(group),
+                (None, None) => RunningUnit::Pod(uid),
             };
             if let Some(queue) = queue {
                 self.runs((queue, holder), start, scheduled);
@@ -134,7 +134,7 @@ impl Counting<'_> {
                 continue;
             }
             if let Some(queue) = self.tree.find(&paused.queue) {
-                let Workloads { requeueing, paused: staying, .. } =
+                let WorkloadCounts { requeueing, paused: staying, .. } =
                     &mut self.counts.entry(queue).or_default().workloads;
                 add_one(if paused.returns.comes_back() { requeueing } else { staying });
             }
@@ -143,7 +143,7 @@ impl Counting<'_> {
 
     /// Counts a pod as a part of a running workload in a queue. `start` is that of the workload.
     /// None: the workload hasn't started.
-    fn runs(&mut self, of: (QueueId, Holder), start: Option<Timestamp>, scheduled: Timestamp) {
+    fn runs(&mut self, of: (QueueId, RunningUnit), start: Option<Timestamp>, scheduled: Timestamp) {
         let Self { tree, floors, now, counts, runs } = self;
         let count = counts.entry(of.0).or_default();
         let floor = *count.floor.get_or_insert_with(|| longest_floor(floors, tree, of.0));
@@ -154,7 +154,7 @@ impl Counting<'_> {
     }
 
     /// Makes the report of each queue that exists.
-    fn tally(mut self) -> Tally {
+    fn tally(mut self) -> QueueReports {
         for ((queue, _), run) in &self.runs {
             let Count { workloads, starts, .. } = self.counts.entry(*queue).or_default();
             starts.extend(run.since);
@@ -179,7 +179,7 @@ impl Counting<'_> {
             let (runs, place) = (Runs::of(starts), id.map(|id| TreePlace::of(self.tree, id)));
             (name.to_owned(), QueueReport { children, workloads, runs, next_expiry, place })
         });
-        Tally { reports: reports.collect(), until }
+        QueueReports { reports: reports.collect(), until }
     }
 }
 

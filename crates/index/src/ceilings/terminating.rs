@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;
 use tenure_types::projection;
 
-use super::Seen;
-use crate::{Uid, cluster::Objects, deadlines::ManagedPod, uid::UidMap};
+use super::SeenPod;
+use crate::{Uid, cluster::ClusterObjects, deadlines::ManagedPod, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
@@ -19,7 +19,7 @@ pub struct Terminating(pub UidMap<Termination>);
 /// A terminating pod, with the times of its deletion.
 #[derive(Debug)]
 pub struct Termination {
-    pod: Seen,
+    pod: SeenPod,
     name: Box<str>,
     times: DeletionTimes,
 }
@@ -46,7 +46,7 @@ impl Terminating {
     /// deleted with the pod or before.
     pub fn apply(
         &mut self,
-        objects: &mut Objects,
+        objects: &mut ClusterObjects,
         (uid, pod): (Uid, &projection::Pod),
         running: Option<&ManagedPod>,
         is_exempt: bool,
@@ -55,7 +55,7 @@ impl Terminating {
         let Some(times) = DeletionTimes::of(&pod.metadata) else { return };
         let is_over = pod.is_finished() || is_exempt;
         let known = known.as_ref().map(|known| &known.pod.pod).or(running);
-        let seen = Some(pod).filter(|_| !is_over).and_then(|pod| Seen::read_by(pod, objects, known));
+        let seen = Some(pod).filter(|_| !is_over).and_then(|pod| SeenPod::read_by(pod, objects, known));
         let Some(seen) = seen else { return };
         let name = pod.metadata.name.as_deref().unwrap_or_default().into();
         self.0.insert(uid, Termination { pod: seen, name, times });
@@ -71,7 +71,7 @@ impl Terminating {
     /// hasn't reached a ceiling.
     pub fn overlong(
         &self,
-        objects: &mut Objects,
+        objects: &mut ClusterObjects,
         uid: Uid,
         now: Timestamp,
         longest: SignedDuration,
@@ -91,7 +91,7 @@ impl Terminating {
     }
 
     /// Returns the number of pods past their ceiling whose grace period is over.
-    pub fn past_end(&self, objects: &mut Objects, now: Timestamp) -> usize {
+    pub fn past_end(&self, objects: &mut ClusterObjects, now: Timestamp) -> usize {
         self.0.values().filter(|of| of.times.until < now && of.expired_by(objects, now).is_some()).count()
     }
 }
@@ -99,7 +99,7 @@ impl Terminating {
 impl Termination {
     /// Returns the end of the run by the pod's ceiling. None: the end isn't past, or no ceiling
     /// applies.
-    fn expired_by(&self, objects: &mut Objects, now: Timestamp) -> Option<Timestamp> {
+    fn expired_by(&self, objects: &mut ClusterObjects, now: Timestamp) -> Option<Timestamp> {
         let (end, _) = self.pod.standing_by(objects)?.expires?;
         (end < now).then_some(end)
     }

@@ -9,20 +9,20 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
-use super::{CeilingIndex, Settings};
+use super::{CeilingIndex, CeilingOptions};
 use tenure_policy::{
     expiry::Family,
-    kueue::{KueueQueue, Queues},
+    kueue::{KueueQueue, KueueQueues},
     notice::NoticePoints,
     owners::{OnExpiry, OwnerTable, PauseRule},
 };
 
-use crate::{BatchCoverage, DueBatch, Outcome, Task, Uid};
+use crate::{ActionOutcome, BatchCoverage, DueBatch, Task, Uid};
 
 const THRESHOLD: i32 = 2_000_000_000;
 
 fn index() -> CeilingIndex {
-    CeilingIndex::new(Settings::default())
+    CeilingIndex::new(CeilingOptions::default())
 }
 
 /// `seconds` after the time at which all pods of these tests are created.
@@ -113,7 +113,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     assert_eq!(index.next_batch(at(20)), None);
     tensorstack(&mut index, "10s");
     let group = index.next_batch(at(20)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(20));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(20));
     tensorstack(&mut index, "1h");
     assert_eq!(index.next_batch(at(100)), None);
     index.delete_queue(Family::Tensorstack, "demo");
@@ -190,7 +190,7 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     let group = index.next_batch(at(20)).unwrap();
-    index.settle(&group, BatchCoverage::First, Outcome::Final, at(20));
+    index.settle(&group, BatchCoverage::First, ActionOutcome::Final, at(20));
     assert_eq!(index.next_due_after(Timestamp::MIN), None);
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     assert_eq!(index.next_due_after(Timestamp::MIN), None, "the same owner");
@@ -266,7 +266,7 @@ fn what_did_not_help_is_due_again_ever_later() {
         index.apply_pod(&pod("a", &json!({})));
         assert_eq!(index.next_batch(at(now)).as_ref(), Some(&group), "until the result is known");
         assert_eq!(group.first.deadline, at(10), "a retry doesn't hide how late it is");
-        index.settle(&group, BatchCoverage::All, Outcome::Acted, at(now));
+        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(now));
         assert_eq!(index.next_batch(at(now + wait)), None);
         now += wait + 1;
     }
@@ -309,7 +309,7 @@ fn pods_of_one_controller_are_due_again_at_once_and_by_themselves_if_only_the_fi
     index.apply_pod(&pod("third", &json!({"metadata": {"creationTimestamp": at(-3)}})));
     let group = index.next_batch(at(20)).unwrap();
     assert_eq!(group.pods().count(), 3);
-    index.settle(&group, BatchCoverage::First, Outcome::Acted, at(20));
+    index.settle(&group, BatchCoverage::First, ActionOutcome::Acted, at(20));
     assert_eq!(batches(&mut index, at(20)), [[Uid::of("second")], [Uid::of("third")]]);
 }
 
@@ -340,7 +340,7 @@ fn a_workload_is_told_once_before_its_end() {
     assert_eq!(index.next_batch(at(40)), None);
     let group = index.next_batch(at(41)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(41));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(41));
     assert_eq!(index.next_batch(at(60)), None);
     assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
@@ -350,7 +350,7 @@ fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Failed, at(55));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Failed, at(55));
     assert_eq!(index.next_batch(at(60)), None);
     assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
@@ -360,20 +360,20 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(41));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(41));
     set_notice(&mut index, "5m", "20s");
     let group = index.next_batch(at(42)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(42));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(42));
     assert_eq!(index.next_batch(at(280)), None);
     let group = index.next_batch(at(281)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(280)), "the point lies ahead again");
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(281));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(281));
     assert_eq!(index.next_batch(at(299)), None);
     index.delete_queue(Family::Tensorstack, "demo");
     let group = index.next_batch(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(299));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(299));
     assert_eq!(index.next_due_after(Timestamp::MIN), None);
 }
 
@@ -386,11 +386,11 @@ fn each_point_is_told_once_and_those_that_have_passed_together_as_one() {
         let group = index.next_batch(at(told_at)).unwrap();
         assert_eq!((group.task, group.first.since), (Task::Announce, at(since)));
         // points whose time comes before it is settled are still to be told
-        index.settle(&group, BatchCoverage::All, Outcome::Acted, at(told_at + 4));
+        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(told_at + 4));
     }
     let group = index.next_batch(at(56)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(55)));
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(56));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(56));
     assert_eq!(index.next_batch(at(60)), None);
 }
 
@@ -399,17 +399,18 @@ fn a_point_that_could_not_be_told_is_told_with_the_next() {
     let mut index = with_notice("60s", "20s,5s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Failed, at(47));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Failed, at(47));
     assert_eq!(index.next_batch(at(57)), None);
     let group = index.next_batch(at(58)).unwrap();
     assert_eq!(group.first.since, at(57));
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(58));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(58));
     assert_eq!(index.next_batch(at(60)), None);
 }
 
 #[test]
 fn the_configured_notice_is_for_queues_that_do_not_say() {
-    let mut index = CeilingIndex::new(Settings { notice: "30s".parse().unwrap(), ..Settings::default() });
+    let mut index =
+        CeilingIndex::new(CeilingOptions { notice: "30s".parse().unwrap(), ..CeilingOptions::default() });
     tensorstack(&mut index, "60s");
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.next_batch(at(31)).unwrap().task, Task::Announce);
@@ -427,23 +428,23 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
         index.next_due_after(Timestamp::MIN),
         index.next_expiry().map(|at| at + SignedDuration::from_millis(1))
     );
-    index.configure(Settings {
+    index.configure(CeilingOptions {
         table: OwnerTable::default(),
         notice: "30s".parse().unwrap(),
-        ..Settings::default()
+        ..CeilingOptions::default()
     });
     let group = index.next_batch(at(31)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(30)));
-    index.configure(Settings {
+    index.configure(CeilingOptions {
         table: OwnerTable::default(),
         notice: "40s".parse().unwrap(),
-        ..Settings::default()
+        ..CeilingOptions::default()
     });
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(31));
-    index.configure(Settings {
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(31));
+    index.configure(CeilingOptions {
         table: OwnerTable::default(),
         notice: NoticePoints::default(),
-        ..Settings::default()
+        ..CeilingOptions::default()
     });
     assert_eq!(index.next_batch(at(60)), None, "who was told isn't told again");
     assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
@@ -471,16 +472,16 @@ fn another_table_changes_whose_own_ceilings_count() {
         on_reversal: None,
         on_expiry: OnExpiry::Pause,
     };
-    index.configure(Settings {
+    index.configure(CeilingOptions {
         table: OwnerTable::default().with(vec![rule]),
         notice: NoticePoints::default(),
-        ..Settings::default()
+        ..CeilingOptions::default()
     });
     assert_eq!(index.next_expiry(), Some(at(40)));
-    index.configure(Settings {
+    index.configure(CeilingOptions {
         table: OwnerTable::default(),
         notice: NoticePoints::default(),
-        ..Settings::default()
+        ..CeilingOptions::default()
     });
     assert_eq!(index.next_expiry(), Some(at(60)));
 }
@@ -540,7 +541,7 @@ fn nothing_more_is_done_about_what_is_settled_for_good() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(11)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Final, at(11));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Final, at(11));
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.next_batch(at(1_000_000)), None);
 }
@@ -562,7 +563,7 @@ fn relabelled(index: &mut CeilingIndex) -> DueBatch {
 fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_due() {
     let mut index = index();
     let group = relabelled(&mut index);
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(12));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(12));
     index.delete_pod(Uid::of("a"));
     assert_eq!((index.next_due_after(Timestamp::MIN), index.next_batch(Timestamp::MAX)), (None, None));
     index.apply_pod(&pod("b", &json!({})));
@@ -578,13 +579,13 @@ fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
     for wait in [5, 10, 20] {
         let group = index.next_batch(now).unwrap();
         assert_eq!(group.first.attempts, 0);
-        index.settle(&group, BatchCoverage::All, Outcome::Failed, now);
+        index.settle(&group, BatchCoverage::All, ActionOutcome::Failed, now);
         let next = index.next_due_after(Timestamp::MIN).unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
     }
     let group = index.next_batch(now).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, now);
     assert_eq!(index.next_batch(at(200)).unwrap().first.attempts, 1);
 }
 
@@ -631,7 +632,7 @@ fn pods_of_one_controller_stay_together_if_the_first_is_gone() {
         index.apply_pod(&pod(uid, &json!({"metadata": {"creationTimestamp": at(created)}})));
     }
     let group = index.next_batch(at(20)).unwrap();
-    index.settle(&group, BatchCoverage::Gone, Outcome::Acted, at(20));
+    index.settle(&group, BatchCoverage::Gone, ActionOutcome::Acted, at(20));
     assert_eq!(batches(&mut index, at(20)), [[Uid::of("second"), Uid::of("third")]]);
 }
 
@@ -642,7 +643,7 @@ fn only_who_was_told_counts_as_told() {
     index.apply_pod(&pod("second", &json!({})));
     let group = index.next_batch(at(50)).unwrap();
     assert_eq!(group.pods().count(), 2);
-    index.settle(&group, BatchCoverage::First, Outcome::Acted, at(50));
+    index.settle(&group, BatchCoverage::First, ActionOutcome::Acted, at(50));
     assert_eq!(batches(&mut index, at(50)), [[Uid::of("second")]]);
 }
 
@@ -652,7 +653,7 @@ fn what_did_not_help_comes_after_what_was_not_tried() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("old", &json!({"metadata": {"ownerReferences": null}})));
     let group = index.next_batch(at(11)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(11));
+    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(11));
     index
         .apply_pod(&pod("new", &json!({"metadata": {"ownerReferences": null, "creationTimestamp": at(90)}})));
     assert_eq!(batches(&mut index, at(200)), [[Uid::of("new")], [Uid::of("old")]]);
@@ -689,7 +690,8 @@ fn the_first_end_of_a_root_owner_is_that_of_its_oldest_pod() {
 #[test]
 fn a_pod_in_a_queue_of_kueues_has_the_ceiling_of_the_queue_that_it_stands_for() {
     let rows = vec![(KueueQueue::Cluster("gpu".into()), "leaf".to_owned())];
-    let mut index = CeilingIndex::new(Settings { kueue_queues: Queues(rows), ..Settings::default() });
+    let mut index =
+        CeilingIndex::new(CeilingOptions { kueue_queues: KueueQueues(rows), ..CeilingOptions::default() });
     runai(&mut index, "leaf", "", "1m");
     let labels = json!({"scheduler.tensorstack.dev/queue": "", "kueue.x-k8s.io/cluster-queue-name": "gpu"});
     let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(5)});

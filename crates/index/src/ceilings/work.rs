@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::CeilingIndex;
-use crate::{BatchCoverage, DueBatch, DueKey, DueWork, Outcome, Task, TaskSet, Uid};
+use crate::{ActionOutcome, BatchCoverage, DueBatch, DueKey, DueWork, Task, TaskSet, Uid};
 
 impl CeilingIndex {
     /// Returns the work that is due at `now`, the most urgent first: one entry for the pods that
@@ -30,8 +30,14 @@ impl CeilingIndex {
     /// Records the result of an act on a batch. The pods that were `served` had this `outcome`; the
     /// others are still due. If an act that ends runs has served only the first pod, each of the
     /// others gets an act of its own.
-    pub fn settle(&mut self, group: &DueBatch, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
-        if group.task == Task::Evict && outcome == Outcome::Paused {
+    pub fn settle(
+        &mut self,
+        group: &DueBatch,
+        served: BatchCoverage,
+        outcome: ActionOutcome,
+        now: Timestamp,
+    ) {
+        if group.task == Task::Evict && outcome == ActionOutcome::Paused {
             self.judge(group.first.uid);
         }
         let deadlines = &mut self.reader.deadlines;

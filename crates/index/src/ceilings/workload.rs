@@ -4,8 +4,8 @@
 
 use tenure_policy::{
     expiry::Family,
-    gang::{Progress, Shape, progress},
-    preemption::{Place, Workload},
+    gang::{PodProgress, Shape, progress},
+    preemption::{QueuePlace, Workload},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
 
@@ -32,7 +32,7 @@ impl CeilingIndex {
         let memberships = memberships(pod, |text| text.into());
         let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
         let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-        let place = Place::find(self.tree(), of_group.or_else(own));
+        let place = QueuePlace::find(self.tree(), of_group.or_else(own));
         if let Some((group, of)) = gangs.workload(&memberships) {
             let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
             let GroupWorkload { start, shape, .. } = group;
@@ -42,7 +42,7 @@ impl CeilingIndex {
             let whole = Workload { place, start, shape, pods };
             return PodWorkload { whole, part, subgroup: group.number(of) };
         }
-        let runs = progress(pod) == Progress::Running;
+        let runs = progress(pod) == PodProgress::Running;
         let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
         let shape = Shape::alone();
         let whole = Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) };
@@ -56,7 +56,7 @@ mod tests {
     use tenure_types::runai::v3alpha1::QueueSpec;
 
     use super::*;
-    use crate::Settings;
+    use crate::CeilingOptions;
 
     fn pod(name: &str, more: &Value) -> projection::Pod {
         let mut metadata = json!({
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         index.apply_queue("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         let group =
             json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});

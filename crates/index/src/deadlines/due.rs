@@ -4,7 +4,7 @@
 use arcstr::ArcStr;
 use jiff::Timestamp;
 pub use tenure_policy::judge::{BatchCoverage, Task};
-use tenure_policy::{expiry::Family, judge::Due, ready::Cause};
+use tenure_policy::{expiry::Family, judge::DuePods, ready::Cause};
 
 use crate::{Uid, kinds::KindHash};
 
@@ -104,11 +104,11 @@ impl DueBatch {
     }
 
     /// Returns the facts about the pods that a judgement needs.
-    pub fn due(&self) -> Due {
+    pub fn due(&self) -> DuePods {
         let DuePod { family, queue, deadline, handed_out, attempts, told, .. } = self.first.clone();
         let first_deadline = self.pods().map(|pod| pod.deadline).min().unwrap_or(deadline);
         let all_told = self.pods().filter_map(|pod| pod.told).collect();
-        Due {
+        DuePods {
             family,
             queue,
             deadline,
@@ -123,7 +123,7 @@ impl DueBatch {
 
 /// The result of an action, for the pods that the action has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ActionOutcome {
     /// The action was done. Pods that are still there are due again after a growing wait, but not
     /// after a notice.
     Acted,

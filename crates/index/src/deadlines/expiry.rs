@@ -11,7 +11,7 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::order::{Lane, Slot, Step};
+use super::order::{Lane, OrderSlot, TaskProgress};
 use crate::times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds_up, time};
 
 /// The time at which a pod's ceiling is reached, the queue that sets it, and the notices before it.
@@ -34,7 +34,7 @@ pub struct Expiry {
     pub at: i64,
     /// The queue whose ceiling counts, or counted last.
     pub queue: Option<ArcStr>,
-    pub step: Step,
+    pub step: TaskProgress,
     /// The time before which the run doesn't end, since a change of queues has granted it;
     /// `i64::MIN` if none has. [`NEVER`]: the pod is new, and no end was computed.
     earliest: i64,
@@ -68,7 +68,7 @@ impl ReadyNote {
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { at: NEVER, queue: None, step: Step::default(), earliest: NEVER, graced_since: None }
+        Self { at: NEVER, queue: None, step: TaskProgress::default(), earliest: NEVER, graced_since: None }
     }
 }
 
@@ -132,8 +132,8 @@ impl Expiry {
 
     /// Returns the place of the next try to end the run: at the end, or after the wait since the
     /// last try.
-    pub fn next(&self) -> Slot {
-        Slot::new(self.step.tries.lane(), self.at.max(self.step.tries.not_before()))
+    pub fn next(&self) -> OrderSlot {
+        OrderSlot::new(self.step.tries.lane(), self.at.max(self.step.tries.not_before()))
     }
 }
 
@@ -155,7 +155,7 @@ pub struct Unready {
     pub until: Option<ReadyUntil>,
     /// True if the workload was paused since it wasn't ready.
     pub paused: bool,
-    pub step: Step,
+    pub step: TaskProgress,
 }
 
 impl Unready {
@@ -168,8 +168,8 @@ impl Unready {
     }
 
     /// Returns the place of the next try to evict the pod. First and repeated tries share the lane.
-    pub fn next(&self) -> Slot {
+    pub fn next(&self) -> OrderSlot {
         let at = self.until.as_ref().map(|until| milliseconds_up(until.at));
-        at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.max(self.step.tries.not_before())))
+        at.map_or(OrderSlot::NONE, |at| OrderSlot::new(Lane::First, at.max(self.step.tries.not_before())))
     }
 }

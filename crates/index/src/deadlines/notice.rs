@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use tenure_types::wait::Wait;
 
 use super::{
-    due::{DuePod, Outcome, Task},
+    due::{ActionOutcome, DuePod, Task},
     expiry::Ceiling,
-    order::{Lane, Slot, Step, Tries},
+    order::{Lane, OrderSlot, TaskProgress, Tries},
 };
 use crate::times::{Milliseconds, NEVER, milliseconds, milliseconds_up};
 
@@ -19,7 +19,7 @@ const RETRY: Wait = Wait { first: Duration::from_secs(10), last: Duration::from_
 
 /// The progress of a pod's notice. Most pods have none. Times are in milliseconds since the epoch.
 #[derive(Debug, Default)]
-pub struct Notice {
+pub struct NoticeProgress {
     /// The time at which the next notice is to be given. None: no notice is due.
     at: Option<Milliseconds>,
     /// The end of the run in the workload's last notice. None: no notice was given, or it was
@@ -27,10 +27,10 @@ pub struct Notice {
     pub told: Option<Milliseconds>,
     /// The time of the last notice, which covers all points that had passed by then.
     given: Option<Milliseconds>,
-    pub step: Step,
+    pub step: TaskProgress,
 }
 
-impl Notice {
+impl NoticeProgress {
     /// Plans the next notice: at the next point before the end or, if the end has changed since the
     /// last notice, at once. `known` is the progress so far. None: no notice is planned, and none
     /// was given.
@@ -70,22 +70,25 @@ impl Notice {
 
     /// Returns the place of the next try to give the notice. First and repeated tries share the
     /// lane.
-    pub fn next(&self) -> Slot {
-        self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.step.tries.not_before())))
+    pub fn next(&self) -> OrderSlot {
+        self.at.map_or(OrderSlot::NONE, |at| {
+            OrderSlot::new(Lane::First, at.get().max(self.step.tries.not_before()))
+        })
     }
 
     /// Records the result of a notice or of a withdrawal. Only a failure is followed by another try
     /// after a wait.
-    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: ActionOutcome, now: Timestamp) {
         match outcome {
-            Outcome::Acted => {
+            ActionOutcome::Acted => {
                 let told = Some(due).filter(|_| task == Task::Announce);
                 self.told = told.and_then(|due| milliseconds(due.deadline));
                 self.given = told.and_then(|due| milliseconds(due.handed_out));
                 self.step.tries.forget();
             }
-            Outcome::Failed => self.step.tries.count_done(now, RETRY),
-            Outcome::Paused | Outcome::TooEarly | Outcome::Moved | Outcome::Final => {}
+            ActionOutcome::Failed => self.step.tries.count_done(now, RETRY),
+            ActionOutcome::Paused | ActionOutcome::TooEarly | ActionOutcome::Moved | ActionOutcome::Final => {
+            }
         }
     }
 }

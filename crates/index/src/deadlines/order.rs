@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::wait::Wait;
 
-use super::due::Outcome;
+use super::due::ActionOutcome;
 use crate::{
     Uid,
     times::{NEVER, milliseconds_up},
@@ -39,9 +39,9 @@ pub enum Lane {
 /// The place of a pod in an [`Order`]: a lane, and a time in milliseconds since the epoch. By
 /// default, a pod has no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(i64);
+pub struct OrderSlot(i64);
 
-impl Slot {
+impl OrderSlot {
     /// No place in any lane. It lies between the two lanes.
     pub const NONE: Self = Self(0);
     /// The greatest distance of a time from the epoch. Timestamps take 49 bits.
@@ -82,29 +82,29 @@ impl Slot {
 
 /// Pods by the time at which a task is due.
 #[derive(Debug, Default)]
-pub struct Order(BTreeSet<(Slot, Uid)>);
+pub struct Order(BTreeSet<(OrderSlot, Uid)>);
 
 impl Order {
     /// Moves a pod from its place in `slot` to another, and updates `slot`.
-    pub fn place(&mut self, uid: Uid, slot: &mut Slot, to: Slot) {
+    pub fn place(&mut self, uid: Uid, slot: &mut OrderSlot, to: OrderSlot) {
         if *slot == to {
             return;
         }
         self.0.remove(&(*slot, uid));
-        if to != Slot::NONE {
+        if to != OrderSlot::NONE {
             self.0.insert((to, uid));
         }
         *slot = to;
     }
 
     /// Returns the pods of a lane whose time is at least `from` and less than `to`.
-    fn range(&self, lane: Lane, from: i64, to: i64) -> impl Iterator<Item = (Slot, Uid)> {
-        let (from, to) = (Slot::at(lane, from), Slot::at(lane, to));
+    fn range(&self, lane: Lane, from: i64, to: i64) -> impl Iterator<Item = (OrderSlot, Uid)> {
+        let (from, to) = (OrderSlot::at(lane, from), OrderSlot::at(lane, to));
         self.0.range((from, Uid::MIN)..(to, Uid::MIN)).copied()
     }
 
     /// Returns the pods whose time is before `now`, those of the first lane first.
-    pub fn due(&self, now: i64) -> impl Iterator<Item = (Slot, Uid)> {
+    pub fn due(&self, now: i64) -> impl Iterator<Item = (OrderSlot, Uid)> {
         self.range(Lane::First, i64::MIN, now).chain(self.range(Lane::Again, i64::MIN, now))
     }
 
@@ -132,9 +132,9 @@ impl Order {
 
 /// The progress of a task about a pod.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Step {
+pub struct TaskProgress {
     pub tries: Tries,
-    pub slot: Slot,
+    pub slot: OrderSlot,
 }
 
 /// The number of tries of a task, and the earliest time of the next: eight bytes, since each pod
@@ -167,18 +167,18 @@ impl Tries {
     }
 
     /// Records the outcome of a try to stop a pod, and the time of the next try.
-    pub fn settle(&mut self, outcome: Outcome, retry_after: RetryAfter, now: Timestamp) {
+    pub fn settle(&mut self, outcome: ActionOutcome, retry_after: RetryAfter, now: Timestamp) {
         let RetryAfter(first) = retry_after;
         let wait = Wait { first, last: first.saturating_mul(8) };
         match outcome {
-            Outcome::Acted | Outcome::Paused => self.count_done(now, wait),
-            Outcome::Failed => {
+            ActionOutcome::Acted | ActionOutcome::Paused => self.count_done(now, wait),
+            ActionOutcome::Failed => {
                 self.wait(now, wait);
                 self.failed = self.failed.saturating_add(1);
             }
-            Outcome::TooEarly => {}
-            Outcome::Moved => self.wait_until(now.checked_add(SHOWN_AFTER).unwrap_or(Timestamp::MAX)),
-            Outcome::Final => self.not_before = Self::NEVER,
+            ActionOutcome::TooEarly => {}
+            ActionOutcome::Moved => self.wait_until(now.checked_add(SHOWN_AFTER).unwrap_or(Timestamp::MAX)),
+            ActionOutcome::Final => self.not_before = Self::NEVER,
         }
     }
 
@@ -219,34 +219,34 @@ mod tests {
     fn a_place_keeps_its_lane_and_its_time() {
         for lane in [Lane::First, Lane::Again] {
             for at in [0, 1, -1, 1_800_000_000_000, Timestamp::MIN.as_millisecond()] {
-                let slot = Slot::new(lane, at);
+                let slot = OrderSlot::new(lane, at);
                 assert_eq!((slot.lane(), slot.time()), (lane, Some(at)));
             }
         }
-        assert_eq!(Slot::new(Lane::First, NEVER), Slot::NONE);
-        assert_ne!(Slot::new(Lane::First, i64::MIN), Slot::NONE);
-        assert_eq!(size_of::<Slot>(), 8);
+        assert_eq!(OrderSlot::new(Lane::First, NEVER), OrderSlot::NONE);
+        assert_ne!(OrderSlot::new(Lane::First, i64::MIN), OrderSlot::NONE);
+        assert_eq!(size_of::<OrderSlot>(), 8);
     }
 
     #[test]
     fn places_of_one_lane_are_due_together_once_their_time_is_past() {
-        let at = |lane| Slot::new(lane, 5);
+        let at = |lane| OrderSlot::new(lane, 5);
         let [first, again] = [Lane::First, Lane::Again].map(at);
         assert_eq!([5, 6].map(|now| first.due_with(first, now)), [None, Some(5)]);
         assert_eq!([first.due_with(again, 6), again.due_with(first, 6)], [None, None]);
-        assert_eq!(Slot::NONE.due_with(again, NEVER), None);
+        assert_eq!(OrderSlot::NONE.due_with(again, NEVER), None);
     }
 
     #[test]
     fn a_pod_that_moves_leaves_the_lane_that_it_stood_in() {
-        let (mut order, mut slot, uid) = (Order::default(), Slot::NONE, Uid::of("a"));
-        order.place(uid, &mut slot, Slot::new(Lane::First, 5));
-        order.place(uid, &mut slot, Slot::new(Lane::Again, 7));
+        let (mut order, mut slot, uid) = (Order::default(), OrderSlot::NONE, Uid::of("a"));
+        order.place(uid, &mut slot, OrderSlot::new(Lane::First, 5));
+        order.place(uid, &mut slot, OrderSlot::new(Lane::Again, 7));
         assert_eq!(
             (order.len(), order.next_from(i64::MIN), order.due(8).map(|(_, uid)| uid).collect()),
             (1, Some(7), vec![uid])
         );
-        order.place(uid, &mut slot, Slot::NONE);
+        order.place(uid, &mut slot, OrderSlot::NONE);
         assert_eq!((order.len(), order.next_from(i64::MIN), order.due(NEVER).count()), (0, None, 0));
     }
 
@@ -254,7 +254,7 @@ mod tests {
     fn first_tries_come_before_others_that_are_due_earlier() {
         let mut order = Order::default();
         for (uid, lane, at) in [("again", Lane::Again, 1), ("first", Lane::First, 5)] {
-            order.place(Uid::of(uid), &mut { Slot::NONE }, Slot::new(lane, at));
+            order.place(Uid::of(uid), &mut { OrderSlot::NONE }, OrderSlot::new(lane, at));
         }
         let due = |now| order.due(now).map(|(_, uid)| uid).collect::<Vec<_>>();
         let [first, again] = ["first", "again"].map(Uid::of);
@@ -265,7 +265,7 @@ mod tests {
     fn the_next_that_is_not_due_is_found_behind_those_that_are() {
         let mut order = Order::default();
         for (uid, lane, at) in [("a", Lane::First, 1), ("b", Lane::Again, 3), ("c", Lane::First, 5)] {
-            order.place(Uid::of(uid), &mut { Slot::NONE }, Slot::new(lane, at));
+            order.place(Uid::of(uid), &mut { OrderSlot::NONE }, OrderSlot::new(lane, at));
         }
         let next = [0, 1, 2, 3, 4, 5, 6].map(|now| order.next_from(now));
         assert_eq!(next, [Some(1), Some(1), Some(3), Some(3), Some(5), Some(5), None]);
@@ -277,7 +277,7 @@ mod tests {
         let mut tries = Tries::default();
         assert_eq!(tries.lane(), Lane::First);
         for seconds in [5, 10] {
-            tries.settle(Outcome::Failed, RetryAfter(wait.first), Timestamp::UNIX_EPOCH);
+            tries.settle(ActionOutcome::Failed, RetryAfter(wait.first), Timestamp::UNIX_EPOCH);
             assert_eq!((tries.not_before(), tries.in_vain()), (seconds * 1_000, 0));
         }
         for seconds in [20, 40, 40] {
@@ -293,9 +293,9 @@ mod tests {
         tries.count_done(Timestamp::MAX, wait);
         assert_eq!((tries.not_before(), size_of::<Tries>()), (milliseconds_up(Timestamp::MAX), 8));
         let before = tries.lane();
-        tries.settle(Outcome::Moved, RetryAfter::default(), Timestamp::UNIX_EPOCH);
+        tries.settle(ActionOutcome::Moved, RetryAfter::default(), Timestamp::UNIX_EPOCH);
         assert_eq!((tries.not_before(), tries.in_vain(), tries.lane()), (1_000, 4, before), "no try");
-        tries.settle(Outcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);
+        tries.settle(ActionOutcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);
         assert_eq!(tries.not_before(), NEVER);
     }
 }

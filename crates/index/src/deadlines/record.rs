@@ -17,13 +17,13 @@ use tenure_types::{ExtendedDuration, duration::for_people, evidence::Evidence, p
 use super::{
     due::{DueKey, DuePod, Task},
     expiry::{Expiry, ReadyNote, Unready},
-    notice::Notice,
-    order::Step,
+    notice::NoticeProgress,
+    order::TaskProgress,
 };
 use crate::{
     Uid,
     names::Interner,
-    own::Bearer,
+    own::AnnotatedKind,
     owners::Controller,
     shown_ends::shown_end,
     times::{Milliseconds, NEVER, PodReadiness, in_time, milliseconds, milliseconds_up, time},
@@ -54,7 +54,7 @@ pub struct ManagedPod {
     pub family: Family,
     pub expiry: Expiry,
     /// The progress of the pod's notice. None: no notice is planned, and none was given.
-    pub notice: Option<Box<Notice>>,
+    pub notice: Option<Box<NoticeProgress>>,
     /// The progress of the pod's eviction. None: the workload is ready, or may take any time.
     pub unready: Option<Box<Unready>>,
     /// True if an act on the pod serves no other pod of its controller.
@@ -144,7 +144,7 @@ impl ManagedPod {
         self.shown_end = shown_end(&pod.metadata);
         let Evidence { queues, max_duration, since, was_ready } = Evidence::of(&pod.metadata);
         self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
-        self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
+        self.own = in_milliseconds(own.read(AnnotatedKind::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
             own: in_milliseconds(
@@ -309,7 +309,7 @@ impl ManagedPod {
     }
 
     /// Returns the progress of a task. The default: there has been none.
-    pub fn step(&self, task: Task) -> Step {
+    pub fn step(&self, task: Task) -> TaskProgress {
         let step = match task {
             Task::Expire => Some(self.expiry.step),
             Task::Evict => self.unready.as_ref().map(|unready| unready.step),

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 
 use super::{
-    Deadlines, DueBatch, DueKey, DuePod, DueWork, MOST_IN_BATCH, ManagedPod, Orders, Outcome, Task, TaskSet,
+    ActionOutcome, Deadlines, DueBatch, DueKey, DuePod, DueWork, MOST_IN_BATCH, ManagedPod, Orders, Task,
+    TaskSet,
     order::{Lane, Order},
 };
 use crate::{
@@ -85,7 +86,7 @@ impl Deadlines {
 
     /// Records the result of an act on a pod. The pod's place in the orders changes with the next
     /// `schedule`.
-    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: ActionOutcome, now: Timestamp) {
         let retry_after = self.retry_after;
         let Some(pod) = self.pods.get_mut(&due.uid) else { return };
         pod.alone &= !task.ends_run();
@@ -94,7 +95,7 @@ impl Deadlines {
             Task::Evict => {
                 if let Some(unready) = &mut pod.unready {
                     unready.step.tries.settle(outcome, retry_after, now);
-                    unready.paused |= outcome == Outcome::Paused;
+                    unready.paused |= outcome == ActionOutcome::Paused;
                 }
             }
             Task::Note => {}

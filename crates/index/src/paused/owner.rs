@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::{expiry::Family, pause::Return, requeue::Waiting};
+use tenure_policy::{expiry::Family, pause::Return, requeue::WaitingWorkload};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{Uid, owners::Controller, podgroups::GroupKey};
 
 /// A workload that takes, or took, room in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum RoomHolder {
     /// All pods of a `PodGroup`.
     Group(GroupKey),
     /// A root owner, in a namespace.
@@ -23,15 +23,15 @@ pub enum Holder {
 
 /// A return before the owner's own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Early {
+pub(super) struct EarlyReturn {
     pub at: Timestamp,
     /// The workload that has left.
-    pub left: Holder,
+    pub left: RoomHolder,
 }
 
 /// A place among returning owners: the priority, the time by the strategy of the queue, and the
 /// name. The least comes first, so the highest priority does.
-pub type Turn = (Reverse<i32>, Timestamp, String);
+pub type ReturnRank = (Reverse<i32>, Timestamp, String);
 
 /// An owner that is due to come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct DueReturn {
     /// The owner. Its queue is empty if no queue of that name exists.
     pub paused: Paused,
     /// The owner's place among those of its queue.
-    pub turn: Turn,
+    pub turn: ReturnRank,
 }
 
 /// An owner that was paused.
@@ -80,7 +80,7 @@ pub struct Paused {
     /// The owner's uid, as the API server writes it.
     pub uid: Box<str>,
     /// A return before the owner's own time. None: the owner comes back at its own time.
-    pub(super) early: Option<Box<Early>>,
+    pub(super) early: Option<Box<EarlyReturn>>,
 }
 
 impl Paused {
@@ -91,8 +91,8 @@ impl Paused {
     }
 
     /// Returns the facts on which the order of returns depends.
-    pub fn waiting(&self) -> Waiting {
-        Waiting {
+    pub fn waiting(&self) -> WaitingWorkload {
+        WaitingWorkload {
             priority: self.priority,
             created: self.created.unwrap_or(self.at),
             paused: self.at,
@@ -101,7 +101,7 @@ impl Paused {
     }
 
     /// Returns the owner's place among returning owners.
-    pub fn turn(&self, strategy: RequeuingTimestamp) -> Turn {
+    pub fn turn(&self, strategy: RequeuingTimestamp) -> ReturnRank {
         let waiting = self.waiting();
         (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
     }

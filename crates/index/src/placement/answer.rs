@@ -9,16 +9,16 @@ use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 use tenure_policy::{
     expiry::Family,
     floor::Floors,
-    gang::Progress,
-    preemption::{Place, Preemptor, Rules},
+    gang::PodProgress,
+    preemption::{Preemptor, QueuePlace, Rules},
     toleration,
-    victims::{Candidate, Neighbor, Others, Protected, Search, protected},
+    victims::{Neighbor, NodeProtection, Replacements, VictimCandidate, VictimSearch, protected},
 };
-use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Needs};
+use tenure_types::{extender::OfferedVictims, podgroup::PodGroupKind, projection::Pod, room::PodNeeds};
 
 use super::{
     PlacementIndex, PodRecord,
-    workloads::{Here, WorkloadCache},
+    workloads::{PodWithWorkload, WorkloadCache},
 };
 use crate::Uid;
 
@@ -37,11 +37,11 @@ pub struct PreemptionRequest<'q> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeVerdict<'a> {
     /// The offered victims, each pod once, the most important first.
-    Keep(Vec<Taken<'a>>),
+    Keep(Vec<PreemptiblePod<'a>>),
     /// Other victims in place of the offered ones, the most important first.
     Instead {
         /// The victims; at least one.
-        victims: Vec<Taken<'a>>,
+        victims: Vec<PreemptiblePod<'a>>,
         /// The number of victims whose eviction violates a disruption budget.
         budget_violations: usize,
     },
@@ -51,7 +51,7 @@ pub enum NodeVerdict<'a> {
 
 /// A pod that may be preempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken<'a> {
+pub struct PreemptiblePod<'a> {
     /// The pod's uid, as the API server or the scheduler writes it.
     pub text: Cow<'a, str>,
     /// The pod's uid.
@@ -65,7 +65,7 @@ pub struct Taken<'a> {
 pub enum Rejection {
     /// A victim is protected, and no other pods will do. Another question is worthwhile once the
     /// victim may go, or others may.
-    Protected(Protected),
+    Protected(NodeProtection),
     /// The victim with this uid isn't known, or isn't known to be on this node: it may be
     /// protected.
     Unknown(String),
@@ -80,7 +80,7 @@ struct Scratch<'o, 'q, 'i> {
     /// The pods that were offered, with their uids as the scheduler writes them.
     found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i PodRecord>)>,
     /// The pods of the node, the offered ones first.
-    here: Vec<Here<'o, 'i>>,
+    here: Vec<PodWithWorkload<'o, 'i>>,
     /// The number of searches for other victims that are left for this thread.
     searches: usize,
 }
@@ -111,10 +111,10 @@ impl PlacementIndex {
     pub fn answer<'a>(
         &'a self,
         question: &PreemptionRequest<'_>,
-        offers: &[Offer<'a>],
+        offers: &[OfferedVictims<'a>],
     ) -> Vec<NodeVerdict<'a>> {
         let itself = question.preemptor.metadata.uid.as_deref().map(Uid::of);
-        let asked = Asked { index: self, question, preemptor: self.preemptor(question), itself };
+        let asked = PreemptionQuery { index: self, question, preemptor: self.preemptor(question), itself };
         let mut answers = asked.nodes(offers.get(..FEW_NODES).unwrap_or(offers), FEW_SEARCHES);
         let left = offers.get(answers.len()..).unwrap_or_default();
         if !left.is_empty() {
@@ -126,7 +126,7 @@ impl PlacementIndex {
     /// Returns the preemptor as rules see it.
     pub(super) fn preemptor<'q>(&'q self, question: &PreemptionRequest<'q>) -> Preemptor<'q> {
         Preemptor {
-            place: Place::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
+            place: QueuePlace::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
             claim: toleration::PreemptorClaim {
                 priority: question.preemptor.spec.priority.unwrap_or(0),
                 never_preempts: question.preemptor.spec.preemption_policy.as_deref() == Some("Never"),
@@ -152,7 +152,7 @@ impl PlacementIndex {
 }
 
 /// A question with the facts that hold for all of its nodes.
-struct Asked<'a, 'i> {
+struct PreemptionQuery<'a, 'i> {
     index: &'i PlacementIndex,
     question: &'a PreemptionRequest<'a>,
     preemptor: Preemptor<'a>,
@@ -160,9 +160,9 @@ struct Asked<'a, 'i> {
     itself: Option<Uid>,
 }
 
-impl<'i> Asked<'_, 'i> {
+impl<'i> PreemptionQuery<'_, 'i> {
     /// Returns the verdicts in the order of the offers, on this number of threads.
-    fn divided(&self, offers: &[Offer<'i>], threads: usize) -> Vec<NodeVerdict<'i>> {
+    fn divided(&self, offers: &[OfferedVictims<'i>], threads: usize) -> Vec<NodeVerdict<'i>> {
         let mut shares = offers.chunks(offers.len().div_ceil(threads.max(1)).max(1));
         let own = shares.next().unwrap_or_default();
         thread::scope(|scope| {
@@ -184,7 +184,7 @@ impl<'i> Asked<'_, 'i> {
 
     /// Returns the verdicts in the order of the offers, up to the offer that takes the last of the
     /// allowed searches.
-    fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
+    fn nodes(&self, offers: &[OfferedVictims<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
         let workloads = WorkloadCache::new(self.index, self.question.rules.tree);
         let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
         let mut answers = Vec::with_capacity(offers.len());
@@ -197,7 +197,7 @@ impl<'i> Asked<'_, 'i> {
         answers
     }
 
-    fn node<'o>(&self, offer: &'o Offer<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> NodeVerdict<'i> {
+    fn node<'o>(&self, offer: &'o OfferedVictims<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> NodeVerdict<'i> {
         let Scratch { workloads, found, here, searches } = scratch;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
@@ -231,14 +231,14 @@ impl<'i> Asked<'_, 'i> {
             return NodeVerdict::Drop(Rejection::NoVictims);
         };
         let Some(protected) = protected(&self.question.rules, &self.preemptor, victims) else {
-            return NodeVerdict::Keep(here.iter().map(Here::taken).collect());
+            return NodeVerdict::Keep(here.iter().map(PodWithWorkload::taken).collect());
         };
         let needs = self.question.neighbor.needs;
         if needs.is_some_and(|needs| needs.is_unknown) {
             return NodeVerdict::Drop(Rejection::Protected(protected));
         }
         // pods that are never taken matter only to a preemptor with volumes
-        let all = needs.is_some_and(Needs::attaches);
+        let all = needs.is_some_and(PodNeeds::attaches);
         *searches = searches.saturating_sub(1);
         for (uid, pod) in residents.all() {
             if (all || leaves_room(pod)) && here.iter().take(offered).all(|of| of.uid != uid) {
@@ -253,14 +253,14 @@ impl<'i> Asked<'_, 'i> {
     fn others(
         &self,
         node: &str,
-        here: &[Here<'_, 'i>],
+        here: &[PodWithWorkload<'_, 'i>],
         offered: usize,
         workloads: &WorkloadCache<'_, 'i>,
-        protected: Protected,
+        protected: NodeProtection,
     ) -> NodeVerdict<'i> {
         let pool = self.index.pool(self.question.rules.floors, node);
         let candidates = here.iter().enumerate().filter_map(|(place, of)| {
-            Some(Candidate {
+            Some(VictimCandidate {
                 victim: of.victim(workloads, pool)?,
                 priority: of.pod.priority,
                 requests: &of.pod.requests,
@@ -268,14 +268,14 @@ impl<'i> Asked<'_, 'i> {
                 frees: place < offered || leaves_room(of.pod),
             })
         });
-        let candidates: Vec<Candidate<'_>> = candidates.collect();
+        let candidates: Vec<VictimCandidate<'_>> = candidates.collect();
         let budgets = |place: usize| {
             let of = here
                 .get(place)
                 .map(|of| self.index.reader.budgets.of(&of.pod.namespace, &of.pod.name, &of.pod.labels));
             of.unwrap_or_default()
         };
-        let search = Search {
+        let search = VictimSearch {
             rules: &self.question.rules,
             preemptor: &self.preemptor,
             neighbor: self.question.neighbor,
@@ -284,13 +284,14 @@ impl<'i> Asked<'_, 'i> {
         };
         let offered: Vec<usize> = (0..offered).collect();
         match search.others(&candidates, &offered) {
-            Ok(Others { victims, budget_violations }) => {
-                let victims = victims.iter().filter_map(|place| here.get(*place)).map(Here::taken).collect();
+            Ok(Replacements { victims, budget_violations }) => {
+                let victims =
+                    victims.iter().filter_map(|place| here.get(*place)).map(PodWithWorkload::taken).collect();
                 NodeVerdict::Instead { victims, budget_violations }
             }
             Err(others_from) => {
                 let until = others_from.into_iter().chain(protected.until).min();
-                NodeVerdict::Drop(Rejection::Protected(Protected { until, ..protected }))
+                NodeVerdict::Drop(Rejection::Protected(NodeProtection { until, ..protected }))
             }
         }
     }
@@ -299,7 +300,7 @@ impl<'i> Asked<'_, 'i> {
 /// True if a pod on a node shows its binding, or is terminating. A scheduler knows of a binding a
 /// moment before the index.
 pub(super) fn is_bound(pod: &PodRecord) -> bool {
-    pod.scheduled.is_some() || pod.progress != Progress::Running
+    pod.scheduled.is_some() || pod.progress != PodProgress::Running
 }
 
 /// True if the pod leaves room when it goes: it is bound, and nothing brings it back.

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ptr};
 
 use arcstr::ArcStr;
-use tenure_policy::victims::Budget as Selecting;
+use tenure_policy::victims::MatchingBudget as Selecting;
 use tenure_types::{
     projection::{BudgetStatus, PodDisruptionBudget},
     selector::{Labels, Selector},
@@ -49,10 +49,10 @@ impl Labels for PodLabels {
 
 /// All `PodDisruptionBudget`s that select pods, by namespace and name.
 #[derive(Debug, Default)]
-pub struct Budgets(pub BTreeMap<(String, String), Budget>);
+pub struct Budgets(pub BTreeMap<(String, String), DisruptionBudget>);
 
 #[derive(Debug)]
-pub struct Budget {
+pub struct DisruptionBudget {
     /// Empty: the budget's own selector is too large to be kept, and may select any pod.
     selector: Selector,
     /// `status.disruptionsAllowed`; 0 if the status doesn't say, or if the value is negative.
@@ -61,7 +61,7 @@ pub struct Budget {
     disrupted: Box<[Box<str>]>,
 }
 
-impl Budget {
+impl DisruptionBudget {
     /// Returns the record of a budget. None: the selector is empty or can't be read, and selects
     /// nothing, as for the scheduler.
     ///
@@ -92,7 +92,7 @@ impl Budgets {
             (!labels.are_known() || budget.selector.selects(labels))
                 && budget.disrupted.binary_search_by(|of| (**of).cmp(name)).is_err()
         });
-        let number = |budget: &Budget| ptr::from_ref(budget).addr();
+        let number = |budget: &DisruptionBudget| ptr::from_ref(budget).addr();
         selecting.map(|budget| Selecting { number: number(budget), allowed: budget.allowed }).collect()
     }
 }

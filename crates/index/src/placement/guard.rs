@@ -5,9 +5,9 @@
 use std::cmp::Reverse;
 
 use tenure_policy::{
-    gang::Progress,
-    guard::{Asked, GuardVerdict, GuardedPod, Nominated, PodFacts, spared},
-    preemption::{Place, Preemptor, Rules},
+    gang::PodProgress,
+    guard::{GuardVerdict, GuardedPod, NominatedPod, PodFacts, RemovalRequest, spared},
+    preemption::{Preemptor, QueuePlace, Rules},
     toleration,
 };
 use tenure_types::projection::Pod;
@@ -17,7 +17,7 @@ use crate::Uid;
 
 /// The inputs of a verdict besides the pods.
 #[derive(Clone, Debug)]
-pub struct Guarding<'q> {
+pub struct GuardInput<'q> {
     /// The rules that decide.
     pub rules: Rules<'q>,
     /// True while some objects of the cluster aren't known yet.
@@ -29,7 +29,7 @@ pub struct Guarding<'q> {
 
 /// The pod that is to go.
 #[derive(Clone, Copy, Debug)]
-pub enum Sought<'q> {
+pub enum RemovedPod<'q> {
     /// The pod of the name in the request.
     Named,
     /// This pod, as the request shows it: fresher than the index's record.
@@ -38,16 +38,21 @@ pub enum Sought<'q> {
 
 impl PlacementIndex {
     /// Returns the verdict on a request, by the starts that [`Self::settle`] last computed.
-    pub fn guard(&self, guarding: &Guarding<'_>, asked: &Asked<'_>, sought: Sought<'_>) -> GuardVerdict {
+    pub fn guard(
+        &self,
+        guarding: &GuardInput<'_>,
+        asked: &RemovalRequest<'_>,
+        sought: RemovedPod<'_>,
+    ) -> GuardVerdict {
         let uid = match sought {
-            Sought::Named => self.reader.places.named(asked.namespace, asked.name),
-            Sought::Shown(pod) => pod.metadata.uid.as_deref().map(Uid::of),
+            RemovedPod::Named => self.reader.places.named(asked.namespace, asked.name),
+            RemovedPod::Shown(pod) => pod.metadata.uid.as_deref().map(Uid::of),
         };
         let placed = uid.and_then(|uid| Some((uid, self.reader.places.get(uid)?)));
         let mut found = PodFacts {
             spared: match sought {
-                Sought::Named => placed.and_then(|(_, pod)| pod.spared),
-                Sought::Shown(pod) => spared(pod),
+                RemovedPod::Named => placed.and_then(|(_, pod)| pod.spared),
+                RemovedPod::Shown(pod) => spared(pod),
             },
             namespace_goes: self.reader.terminating_namespaces.contains_key(asked.namespace),
             syncing: guarding.syncing,
@@ -57,8 +62,10 @@ impl PlacementIndex {
         let Some((uid, placed)) = placed else { return found.verdict(asked) };
         let fresher = match sought {
             // the pod was bound a moment ago
-            Sought::Shown(shown) if placed.progress == Progress::Waiting => Some(placed.as_shown(shown)),
-            Sought::Shown(_) | Sought::Named => None,
+            RemovedPod::Shown(shown) if placed.progress == PodProgress::Waiting => {
+                Some(placed.as_shown(shown))
+            }
+            RemovedPod::Shown(_) | RemovedPod::Named => None,
         };
         let pod = fresher.as_ref().unwrap_or(placed);
         let node = pod.node.as_deref();
@@ -67,7 +74,7 @@ impl PlacementIndex {
         let pool = node.and_then(|node| self.pool(guarding.rules.floors, node));
         let Some(mut victim) = here.victim(&workloads, pool) else { return found.verdict(asked) };
         if victim.place.queue.is_none() {
-            victim.place = Place::default();
+            victim.place = QueuePlace::default();
         }
         found.known = Some(GuardedPod {
             rules: guarding.rules,
@@ -82,19 +89,19 @@ impl PlacementIndex {
     /// True if there is such a pod, and it isn't scheduled yet. The extender asks for the pods that
     /// it may have to wake.
     pub fn waits(&self, uid: Uid) -> bool {
-        self.reader.places.get(uid).is_some_and(|pod| pod.progress == Progress::Waiting)
+        self.reader.places.get(uid).is_some_and(|pod| pod.progress == PodProgress::Waiting)
     }
 
     /// Returns the pods that wait for room on a node, the most important first.
-    fn nominated<'i>(&'i self, guarding: &Guarding<'_>, node: &str) -> Vec<Nominated<'i>> {
+    fn nominated<'i>(&'i self, guarding: &GuardInput<'_>, node: &str) -> Vec<NominatedPod<'i>> {
         let waiting = self.reader.places.nominated_to(node);
         let waiting = waiting.filter_map(|uid| {
             let pod = self.reader.places.get(uid)?;
-            let place = Place::find(guarding.rules.tree, self.queue(pod));
+            let place = QueuePlace::find(guarding.rules.tree, self.queue(pod));
             let claim =
                 toleration::PreemptorClaim { priority: pod.priority, never_preempts: pod.never_preempts };
             let preemptor = Preemptor { place, claim };
-            Some(Nominated { namespace: &pod.namespace, name: &pod.name, preemptor })
+            Some(NominatedPod { namespace: &pod.namespace, name: &pod.name, preemptor })
         });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by_key(|of| (Reverse(of.preemptor.claim.priority), of.namespace, of.name));

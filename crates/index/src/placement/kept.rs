@@ -3,12 +3,12 @@
 
 use jiff::Timestamp;
 use tenure_policy::{preemption::Rule, victims::Requests};
-use tenure_types::extender::Offer;
+use tenure_types::extender::OfferedVictims;
 
 use super::{
     PlacementIndex, PodRecord, PreemptionRequest,
     answer::is_bound,
-    workloads::{Here, WorkloadCache},
+    workloads::{PodWithWorkload, WorkloadCache},
 };
 use crate::Uid;
 
@@ -28,10 +28,14 @@ pub struct KeptPod<'i> {
 impl PlacementIndex {
     /// Returns the offered victims of a node that their floors keep from a preemptor, by the starts
     /// that [`Self::settle`] last computed.
-    pub fn kept<'i>(&'i self, question: &PreemptionRequest<'_>, offer: &Offer<'_>) -> Vec<KeptPod<'i>> {
+    pub fn kept<'i>(
+        &'i self,
+        question: &PreemptionRequest<'_>,
+        offer: &OfferedVictims<'_>,
+    ) -> Vec<KeptPod<'i>> {
         let Some(residents) = self.reader.places.on(&offer.node) else { return Vec::new() };
         let mut workloads = WorkloadCache::new(self, question.rules.tree);
-        let mut here: Vec<Here<'_, 'i>> = Vec::new();
+        let mut here: Vec<PodWithWorkload<'_, 'i>> = Vec::new();
         for uid in offer.victims.iter().map(|text| Uid::of(text)) {
             if let Some(pod) = residents.find(uid).filter(|pod| is_bound(pod))
                 && here.iter().all(|of| of.uid != uid)

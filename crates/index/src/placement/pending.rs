@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_policy::{
-    gang::Progress,
-    preemption::{Going, Goings, Preemptor, Rules, Workload},
+    gang::PodProgress,
+    preemption::{Preemptor, Rules, VictimsByWorkload, Workload, WorkloadVictims},
 };
 
 use super::{
     PlacementIndex,
-    answer::{PreemptionRequest, Taken},
-    workloads::{Here, InGroup, WorkloadCache},
+    answer::{PreemptiblePod, PreemptionRequest},
+    workloads::{GroupNumbers, PodWithWorkload, WorkloadCache},
 };
 use crate::Uid;
 
@@ -24,12 +24,12 @@ pub struct Pending<'q, 'i> {
     preemptor: Preemptor<'q>,
     workloads: WorkloadCache<'q, 'i>,
     /// The grants, by the number of a group, or of a part of a group that is counted apart.
-    grants: HashMap<usize, Vec<Grant<'i>>>,
+    grants: HashMap<usize, Vec<GrantedPods<'i>>>,
 }
 
 /// Pods of a group that one preemptor was granted. The preemptor gets those of one node only.
 #[derive(Default)]
-struct Grant<'i> {
+struct GrantedPods<'i> {
     uids: HashSet<Uid>,
     /// The numbers of granted pods by subgroup. None: in all subgroups.
     parts: BTreeMap<Option<usize>, ByNode<'i>>,
@@ -79,16 +79,16 @@ impl PlacementIndex {
         granted: impl Iterator<Item = (Uid, &'p [Uid])>,
     ) -> Pending<'q, 'i> {
         let mut workloads = WorkloadCache::new(self, question.rules.tree);
-        let mut grants: HashMap<usize, Vec<Grant<'_>>> = HashMap::new();
+        let mut grants: HashMap<usize, Vec<GrantedPods<'_>>> = HashMap::new();
         for (preemptor, victims) in granted {
             let preemptor = self.reader.places.get(preemptor);
-            if preemptor.is_some_and(|pod| pod.progress != Progress::Waiting) {
+            if preemptor.is_some_and(|pod| pod.progress != PodProgress::Waiting) {
                 continue;
             }
             let nominated = preemptor.and_then(|pod| pod.nominated.as_ref());
-            let mut of_groups: HashMap<usize, Grant<'_>> = HashMap::new();
+            let mut of_groups: HashMap<usize, GrantedPods<'_>> = HashMap::new();
             for uid in victims {
-                let pod = self.reader.places.get(*uid).filter(|pod| pod.progress == Progress::Running);
+                let pod = self.reader.places.get(*uid).filter(|pod| pod.progress == PodProgress::Running);
                 let Some((pod, node)) = pod.and_then(|pod| Some((pod, pod.node.as_ref()?))) else { continue };
                 if nominated.is_some_and(|nominated| nominated != node) {
                     continue;
@@ -114,19 +114,20 @@ impl PlacementIndex {
 impl Pending<'_, '_> {
     /// True if the preemptor may have these victims of a node, together with the pods that may be
     /// about to go.
-    pub fn spares(&mut self, node: &str, victims: &[Taken<'_>]) -> bool {
+    pub fn spares(&mut self, node: &str, victims: &[PreemptiblePod<'_>]) -> bool {
         if self.grants.is_empty() {
             return true;
         }
         let Self { index, rules, preemptor, workloads, grants } = self;
-        let shared = |of: &Taken<'_>| {
+        let shared = |of: &PreemptiblePod<'_>| {
             let here = workloads.here(of.uid, index.reader.places.get(of.uid)?);
             Some((here.group().filter(|of| grants.contains_key(&of.group))?, here))
         };
-        let shared: Vec<(InGroup, Here<'_, '_>)> = victims.iter().filter_map(shared).collect();
+        let shared: Vec<(GroupNumbers, PodWithWorkload<'_, '_>)> =
+            victims.iter().filter_map(shared).collect();
         let pool = index.pool(rules.floors, node);
         let victims = shared.iter().filter_map(|(of, here)| Some((*of, here.victim(workloads, pool)?)));
-        let (mut all, mut known) = (Goings::default(), HashSet::new());
+        let (mut all, mut known) = (VictimsByWorkload::default(), HashSet::new());
         for (of, victim) in victims.clone() {
             for (number, counted) in of.counted().zip(victim.counted()) {
                 if known.insert(number) {
@@ -146,12 +147,12 @@ impl Pending<'_, '_> {
 /// Returns the most pods of a group that others may take, besides the victims on this node, in all
 /// and by subgroup.
 fn going<'g, 'i: 'g>(
-    grants: impl Iterator<Item = &'g Grant<'i>>,
+    grants: impl Iterator<Item = &'g GrantedPods<'i>>,
     node: &str,
     victims: &(impl Iterator<Item = (usize, Uid)> + Clone),
     workload: &Workload<'_>,
-) -> Going {
-    let mut going = Going::default();
+) -> WorkloadVictims {
+    let mut going = WorkloadVictims::default();
     for grant in grants {
         for (part, by_node) in &grant.parts {
             let of_it = victims.clone().filter(|(subgroup, uid)| {

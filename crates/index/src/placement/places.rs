@@ -1,4 +1,4 @@
-//! The places of pods: their nodes, nominations and names. `Places` owns the record of each pod
+//! The places of pods: their nodes, nominations and names. `PodIndex` owns the record of each pod
 //! that the webhook knows. Invariant: a pod's record is in exactly one place, on its node or among
 //! the pods without a node.
 
@@ -11,7 +11,7 @@ use crate::{Uid, uid::UidMap};
 
 /// The records of pods, by each key that they are looked up by.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct PodIndex {
     /// The node of each pod that is on one.
     nodes: UidMap<ArcStr>,
     on: HashMap<ArcStr, NodePods>,
@@ -56,7 +56,7 @@ impl NodePods {
     }
 }
 
-impl Places {
+impl PodIndex {
     pub fn put(&mut self, uid: Uid, pod: PodRecord) {
         self.remove(uid);
         if let Some(node) = &pod.nominated {

@@ -7,13 +7,13 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     expiry::Family,
-    gang::{Progress, progress},
-    guard::{self, Reason},
+    gang::{PodProgress, progress},
+    guard::{self, VerdictReason},
     victims::Requests,
 };
 use tenure_types::{
     projection::Pod,
-    room::{Needs, ResourceDemand},
+    room::{PodNeeds, ResourceDemand},
 };
 
 use super::budgets::PodLabels;
@@ -22,26 +22,26 @@ use crate::{Uid, names::Interner, podgroups::Membership};
 /// Values that many pods share.
 #[derive(Debug, Default)]
 pub struct Interned {
-    requests: Shared<Requests>,
-    labels: Shared<PodLabels>,
-    pub needs: Shared<Needs>,
+    requests: SharedValues<Requests>,
+    labels: SharedValues<PodLabels>,
+    pub needs: SharedValues<PodNeeds>,
 }
 
 /// Shared values, each of which is kept once. Unused values are dropped from time to time.
 #[derive(Debug)]
-pub struct Shared<T> {
+pub struct SharedValues<T> {
     values: HashSet<Arc<T>>,
     /// The number of values at which unused ones are dropped.
     sweep_at: usize,
 }
 
-impl<T> Default for Shared<T> {
+impl<T> Default for SharedValues<T> {
     fn default() -> Self {
         Self { values: HashSet::new(), sweep_at: 0 }
     }
 }
 
-impl<T: Eq + Hash> Shared<T> {
+impl<T: Eq + Hash> SharedValues<T> {
     pub fn shared(&mut self, value: T) -> Arc<T> {
         if let Some(shared) = self.values.get(&value) {
             return Arc::clone(shared);
@@ -77,7 +77,7 @@ pub struct PodRecord {
     pub queue: Option<ArcStr>,
     /// The pod's scheduling. None: no condition shows it.
     pub scheduled: Option<Timestamp>,
-    pub progress: Progress,
+    pub progress: PodProgress,
     pub requests: Arc<Requests>,
     pub labels: Arc<PodLabels>,
     /// The groups that the pod names. Gangs know them as well, but a lookup there takes time.
@@ -88,7 +88,7 @@ pub struct PodRecord {
     /// brings it back.
     pub frees: bool,
     /// The reason why the guard never keeps the pod. None: the guard may keep it.
-    pub spared: Option<Reason>,
+    pub spared: Option<VerdictReason>,
 }
 
 impl PodRecord {
@@ -110,7 +110,7 @@ impl PodRecord {
             namespace: shared(pod.metadata.namespace.as_deref()).unwrap_or_default(),
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             node: shared(pod.spec.node_name.as_deref()),
-            nominated: shared(nominated.filter(|_| progress == Progress::Waiting)),
+            nominated: shared(nominated.filter(|_| progress == PodProgress::Waiting)),
             priority: pod.spec.priority.unwrap_or(0),
             never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
             class: shared(pod.spec.priority_class_name.as_deref()),

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use arcstr::ArcStr;
-use tenure_policy::{gang::Progress, victims::Neighbor};
+use tenure_policy::{gang::PodProgress, victims::Neighbor};
 
 use super::{PlacementIndex, PodRecord};
 use crate::Uid;
@@ -35,7 +35,7 @@ impl PlacementIndex {
     /// scheduled or terminating.
     pub fn pending_pod(&self, uid: &str) -> Option<PendingPod<'_>> {
         let id = Uid::of(uid);
-        let pod = self.reader.places.get(id).filter(|pod| pod.progress == Progress::Waiting)?;
+        let pod = self.reader.places.get(id).filter(|pod| pod.progress == PodProgress::Waiting)?;
         let own = pod.uid(id);
         // another text may have the same hash
         (own == uid).then(|| PendingPod {

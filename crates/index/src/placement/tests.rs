@@ -5,9 +5,9 @@ use tenure_policy::{
     preemption::{Rule, Rules},
     queue::RunaiQueue,
     tree::QueueTree,
-    victims::{Neighbor, Protected},
+    victims::{Neighbor, NodeProtection},
 };
-use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::ResourceDemand};
+use tenure_types::{extender::OfferedVictims, podgroup::PodGroupKind, projection::Pod, room::ResourceDemand};
 
 use super::*;
 
@@ -76,7 +76,7 @@ impl World {
         self.asked_of(preemptor, &[offer("n", victims)]).remove(0)
     }
 
-    fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[Offer<'a>]) -> Vec<NodeVerdict<'a>> {
+    fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[OfferedVictims<'a>]) -> Vec<NodeVerdict<'a>> {
         let whole: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
         let (preemptor, room) = whole.split();
         let neighbor = neighbor(&preemptor, &room);
@@ -102,9 +102,9 @@ fn neighbor<'a>(pod: &'a Pod, room: &'a ResourceDemand) -> Neighbor<'a> {
     }
 }
 
-fn offer<'a>(node: &'a str, victims: &[&'a str]) -> Offer<'a> {
+fn offer<'a>(node: &'a str, victims: &[&'a str]) -> OfferedVictims<'a> {
     let victims = victims.iter().copied().map(Into::into).collect();
-    Offer { node: node.into(), victims, pdb_violations: 0 }
+    OfferedVictims { node: node.into(), victims, pdb_violations: 0 }
 }
 
 /// Of the same queue as those pods.
@@ -113,8 +113,8 @@ fn preemptor() -> Value {
     json!({"metadata": metadata, "spec": {"priority": 9, "containers": []}})
 }
 
-fn taken<'a>(victims: &[&'a str], in_group: bool) -> Vec<Taken<'a>> {
-    victims.iter().map(|text| Taken { text: (*text).into(), uid: Uid::of(text), in_group }).collect()
+fn taken<'a>(victims: &[&'a str], in_group: bool) -> Vec<PreemptiblePod<'a>> {
+    victims.iter().map(|text| PreemptiblePod { text: (*text).into(), uid: Uid::of(text), in_group }).collect()
 }
 
 fn keep<'a>(victims: &[&'a str]) -> NodeVerdict<'a> {
@@ -130,7 +130,7 @@ fn instead<'a>(victims: &[&'a str]) -> NodeVerdict<'a> {
 }
 
 fn is_protected(answer: &NodeVerdict<'_>, rule: Rule) -> bool {
-    matches!(answer, NodeVerdict::Drop(Rejection::Protected(Protected { rule: by, .. })) if *by == rule)
+    matches!(answer, NodeVerdict::Drop(Rejection::Protected(NodeProtection { rule: by, .. })) if *by == rule)
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
         };
         let world = World::new(&names.iter().enumerate().map(on).collect::<Vec<_>>());
         for many in [1, 16, 40, 500, 1_000, 1_100] {
-            let offers: Vec<Offer<'_>> =
+            let offers: Vec<OfferedVictims<'_>> =
                 nodes[..many].iter().zip(&names).map(|(node, name)| offer(node, &[name])).collect();
             let answers = world.asked_of(&preemptor(), &offers);
             assert_eq!(answers.len(), many);
@@ -494,7 +494,7 @@ fn a_pod_in_a_queue_of_kueues_has_the_floor_of_the_queue_that_it_stands_for() {
     world.apply(&of_kueue);
     assert_eq!(world.asked(&["a"]), keep(&["a"]), "it is in no queue");
     let main = kueue::KueueQueue::Local { namespace: Some("ns".into()), name: "main".into() };
-    world.index.set_kueue_queues(kueue::Queues(vec![(main, "q".to_owned())]));
+    world.index.set_kueue_queues(kueue::KueueQueues(vec![(main, "q".to_owned())]));
     world.apply(&of_kueue);
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime));
     let preemptor = json!({"metadata": {"namespace": "ns", "labels": in_kueue}, "spec": {"priority": 9, "containers": []}});
@@ -624,7 +624,7 @@ fn resources_stay_apart_however_many_there_were() {
 fn asked_again_after(world: &World, preemptor: &Value, victims: &[&str]) -> i64 {
     let now: Timestamp = NOW.parse().unwrap();
     match world.asked_by(preemptor, victims) {
-        NodeVerdict::Drop(Rejection::Protected(Protected { until: Some(until), .. })) => {
+        NodeVerdict::Drop(Rejection::Protected(NodeProtection { until: Some(until), .. })) => {
             until.duration_since(now).as_secs()
         }
         other => panic!("{other:?}"),

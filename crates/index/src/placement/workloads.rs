@@ -7,15 +7,15 @@ use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{CountedPods, Progress},
+    gang::{CountedPods, PodProgress},
     pod_group::group_counts,
-    preemption::{Place, Victim, Workload},
+    preemption::{QueuePlace, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
 };
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{PlacementIndex, PodRecord, Taken};
+use super::{PlacementIndex, PodRecord, PreemptiblePod};
 use crate::{
     Uid,
     podgroups::{Crew, GangId, GroupCrews, GroupQueue, GroupWorkload, Membership, PartId},
@@ -40,26 +40,26 @@ pub struct WorkloadCache<'q, 'i> {
     /// The numbers of the parts of groups that are counted apart.
     parts: ByAddress<(usize, PartId), usize>,
     /// The groups of pods, by their memberships, which pods share.
-    of_memberships: ByAddress<*const Membership, Named<'i>>,
+    of_memberships: ByAddress<*const Membership, ResolvedGroup<'i>>,
     /// The queues of running pods that name none, by their group.
     lent: ByAddress<GangId, Option<&'i str>>,
     /// The states of priority classes, by their interned names.
     classes: ByAddress<*const u8, ClassState>,
     /// The places of queues in the tree, by their interned names.
-    places: ByAddress<*const u8, Place<'i>>,
+    places: ByAddress<*const u8, QueuePlace<'i>>,
 }
 
 /// The numbers of a group's workload, of the part of the group that is counted apart, and of the
 /// pod's subgroup.
 #[derive(Clone, Copy)]
-pub struct InGroup {
+pub struct GroupNumbers {
     pub group: usize,
     /// None: the whole group is counted.
     pub part: Option<usize>,
     pub subgroup: usize,
 }
 
-impl InGroup {
+impl GroupNumbers {
     /// Returns the numbers of the workloads in which the pod is counted, in the order of
     /// [`Victim::counted`].
     pub fn counted(self) -> impl Iterator<Item = usize> {
@@ -69,7 +69,7 @@ impl InGroup {
 
 /// The group that pods name.
 #[derive(Clone, Copy, Default)]
-struct Named<'i> {
+struct ResolvedGroup<'i> {
     /// The group, the number of its workload, and that of the subgroup. None: there is no such
     /// group.
     of: Option<(GroupWorkload<'i>, usize, usize)>,
@@ -77,36 +77,36 @@ struct Named<'i> {
 }
 
 /// A pod with its workload.
-pub struct Here<'o, 'i> {
+pub struct PodWithWorkload<'o, 'i> {
     /// The pod's uid as its scheduler writes it. None: the scheduler hasn't named the pod.
     pub text: Option<&'o Cow<'i, str>>,
     pub uid: Uid,
     pub pod: &'i PodRecord,
-    place: Place<'i>,
+    place: QueuePlace<'i>,
     class: ClassState,
-    of: Of<'i>,
+    of: SchedulingUnit<'i>,
 }
 
 /// The unit that starts and stops as one: a pod's group, or the pod alone.
-enum Of<'i> {
-    Group(InGroup),
+enum SchedulingUnit<'i> {
+    Group(GroupNumbers),
     /// The pod is in no group.
     Itself(Workload<'i>),
 }
 
-impl<'i> Here<'_, 'i> {
+impl<'i> PodWithWorkload<'_, 'i> {
     /// Returns the numbers of the pod's group. None: the pod is in no group.
-    pub const fn group(&self) -> Option<InGroup> {
+    pub const fn group(&self) -> Option<GroupNumbers> {
         match self.of {
-            Of::Group(group) => Some(group),
-            Of::Itself(_) => None,
+            SchedulingUnit::Group(group) => Some(group),
+            SchedulingUnit::Itself(_) => None,
         }
     }
 
     /// Returns the pod as a part of an answer.
-    pub fn taken(&self) -> Taken<'i> {
+    pub fn taken(&self) -> PreemptiblePod<'i> {
         let text = self.text.cloned().unwrap_or_else(|| self.pod.uid(self.uid));
-        Taken { text, uid: self.uid, in_group: self.group().is_some() }
+        PreemptiblePod { text, uid: self.uid, in_group: self.group().is_some() }
     }
 
     /// Returns the pod as rules see it, on a node of a pool. None: the pod wasn't found with this
@@ -117,11 +117,11 @@ impl<'i> Here<'_, 'i> {
         pool: Option<&'w str>,
     ) -> Option<Victim<'w>> {
         let (workload, part, subgroup) = match &self.of {
-            Of::Group(InGroup { group, part, subgroup }) => {
+            SchedulingUnit::Group(GroupNumbers { group, part, subgroup }) => {
                 let part = part.and_then(|part| workloads.groups.get(part));
                 (workloads.groups.get(*group)?, part, *subgroup)
             }
-            Of::Itself(workload) => (workload, None, 0),
+            SchedulingUnit::Itself(workload) => (workload, None, 0),
         };
         let PodRecord { progress, scheduled, .. } = *self.pod;
         let Self { place, class, .. } = *self;
@@ -146,17 +146,24 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     }
 
     /// Finds the workload of a pod. `uid` is the key of the record.
-    pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> Here<'o, 'i> {
+    pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
         let class = self.class(pod);
-        let Named { of, queue } = self.named(pod);
+        let ResolvedGroup { of, queue } = self.named(pod);
         let in_group = of.map(|(of, group, subgroup)| {
             let part = self.part(group, of, Crew::of(uid, pod.memberships()));
-            InGroup { group, part, subgroup }
+            GroupNumbers { group, part, subgroup }
         });
         let queue = pod.queue_with(queue).or_else(|| self.lent(pod));
         let place = self.place(queue);
-        let itself = || Of::Itself(Workload::alone(place, pod.scheduled));
-        Here { text: None, uid, pod, place, class, of: in_group.map_or_else(itself, Of::Group) }
+        let itself = || SchedulingUnit::Itself(Workload::alone(place, pod.scheduled));
+        PodWithWorkload {
+            text: None,
+            uid,
+            pod,
+            place,
+            class,
+            of: in_group.map_or_else(itself, SchedulingUnit::Group),
+        }
     }
 
     fn class(&mut self, pod: &PodRecord) -> ClassState {
@@ -166,10 +173,10 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     }
 
     /// Returns the group that a pod names, and adds the group's workload if it is new.
-    fn named(&mut self, pod: &'i PodRecord) -> Named<'i> {
+    fn named(&mut self, pod: &'i PodRecord) -> ResolvedGroup<'i> {
         let memberships = pod.memberships();
         if memberships.is_empty() {
-            return Named::default();
+            return ResolvedGroup::default();
         }
         if let Some(known) = self.of_memberships.get(&memberships.as_ptr()) {
             return *known;
@@ -181,7 +188,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             let all = self.of_groups.get(&group.id()).copied().unwrap_or_else(|| self.add(place, group));
             (group, all, group.number(of))
         });
-        let named = Named { of, queue };
+        let named = ResolvedGroup { of, queue };
         self.of_memberships.insert(memberships.as_ptr(), named);
         named
     }
@@ -190,7 +197,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     fn lent(&mut self, pod: &'i PodRecord) -> Option<&'i str> {
         let (group, _) = self.index.objects.gangs.workload(pod.memberships())?;
         let lent = || self.index.lent(pod, group);
-        if pod.progress == Progress::Waiting {
+        if pod.progress == PodProgress::Waiting {
             return lent();
         }
         *self.lent.entry(group.id()).or_insert_with(lent)
@@ -235,9 +242,9 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         self.groups.len()
     }
 
-    fn place(&mut self, queue: Option<&'i str>) -> Place<'i> {
-        let Some(queue) = queue else { return Place::default() };
-        *self.places.entry(queue.as_ptr()).or_insert_with(|| Place::find(self.tree, Some(queue)))
+    fn place(&mut self, queue: Option<&'i str>) -> QueuePlace<'i> {
+        let Some(queue) = queue else { return QueuePlace::default() };
+        *self.places.entry(queue.as_ptr()).or_insert_with(|| QueuePlace::find(self.tree, Some(queue)))
     }
 }
 
@@ -266,7 +273,7 @@ impl PlacementIndex {
     /// scheduled member that names one. A member that waits lends its queue only to others that
     /// wait: users may create such pods at any time.
     fn lent<'i>(&'i self, pod: &PodRecord, group: GroupWorkload<'i>) -> Option<&'i str> {
-        let waits = |of: &PodRecord| of.progress == Progress::Waiting;
+        let waits = |of: &PodRecord| of.progress == PodProgress::Waiting;
         let members = group.members.iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));
         let lenders = members.filter_map(|(uid, of)| {
             let order = (waits(of), of.scheduled.is_none(), of.scheduled, *uid);

@@ -13,7 +13,7 @@ use tenure_policy::{
     start::{LongestFormation, RunFacts},
 };
 
-use super::{group::GroupRecord, members::Member, readiness::RunReadiness, stamps::Stamp};
+use super::{group::GroupRecord, members::GroupMember, readiness::RunReadiness, stamps::Stamp};
 use crate::{
     Uid,
     times::{Milliseconds, in_time},
@@ -34,7 +34,7 @@ pub struct Gang {
     in_doubt: bool,
     /// The number of runs that have ended, by which runs are told apart.
     pub ended: u32,
-    shown: Shown,
+    shown: ObservedRun,
     /// The stamp that the last run left behind. None: there is none, or the end wasn't seen.
     pub left: Option<Timestamp>,
     /// The start of the run, as last computed. None: the group doesn't run, or hasn't as many pods
@@ -53,7 +53,7 @@ pub type GroupQueue<Q> = (Q, Option<Milliseconds>);
 /// The facts about a run that its pods have shown. Some of the pods may have been replaced since,
 /// without an end of the run.
 #[derive(Debug, Default)]
-struct Shown {
+struct ObservedRun {
     /// The earliest creation among the pods of the run.
     oldest: Option<Milliseconds>,
     /// The earliest scheduling among the pods of the run.
@@ -71,8 +71,8 @@ pub struct KeeperState {
     pub stamp: Stamp,
 }
 
-impl Shown {
-    fn note_active(&mut self, pod: &Member) {
+impl ObservedRun {
+    fn note_active(&mut self, pod: &GroupMember) {
         self.oldest = Milliseconds::earliest(self.oldest, pod.created);
         self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled.at());
         self.grown = true;
@@ -103,14 +103,14 @@ impl Gang {
     pub fn replace(
         &mut self,
         uid: Uid,
-        old: Option<&Member>,
-        new: Option<&Member>,
+        old: Option<&GroupMember>,
+        new: Option<&GroupMember>,
         has_succeeded: bool,
-        others: &UidMap<Box<Member>>,
+        others: &UidMap<Box<GroupMember>>,
     ) {
         self.list(uid, new.is_some());
         let was_active = self.active > 0;
-        let number = |member: Option<&Member>| u32::from(member.is_some_and(Member::is_active));
+        let number = |member: Option<&GroupMember>| u32::from(member.is_some_and(GroupMember::is_active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
         self.in_doubt &= number(old) == 0 || number(new) == 0;
         if let Some(new) = new.filter(|new| new.is_active()) {
@@ -174,7 +174,7 @@ impl Gang {
         self.fixed = None;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
-        self.shown = Shown::default();
+        self.shown = ObservedRun::default();
         if let Some(keeper) = &mut self.keeper {
             keeper.readiness.memory = RunMemory::default();
             keeper.stamp.written = 0;
@@ -183,14 +183,14 @@ impl Gang {
 
     /// Counts from the creation of the present pods alone. Returns true if that is another time
     /// than before.
-    fn count_from_creation(&mut self, members: &UidMap<Box<Member>>) -> bool {
+    fn count_from_creation(&mut self, members: &UidMap<Box<GroupMember>>) -> bool {
         let Some(keeper) = &mut self.keeper else { return false };
         keeper.readiness.count_from(live(&self.members, members))
     }
 
     /// Remembers if the run is ready, or was: pods may show that only once. `new` isn't among the
     /// others yet.
-    fn remember(&mut self, others: &UidMap<Box<Member>>, new: Option<&Member>) {
+    fn remember(&mut self, others: &UidMap<Box<GroupMember>>, new: Option<&GroupMember>) {
         if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
             let shape = &group.shape;
             let pods = || live(&self.members, others).chain(new).map(|pod| pod.live_pod(pod.number(shape)));
@@ -211,13 +211,13 @@ impl Gang {
 
     /// Ends a list of pods. For a run in doubt, only the facts that present pods show count.
     /// Returns true if the facts may have changed.
-    pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
+    pub fn doubt(&mut self, members: &UidMap<Box<GroupMember>>) -> bool {
         // the waiting pods may all have been replaced by now
         let counts_otherwise = (self.in_doubt || self.active == 0) && self.count_from_creation(members);
         if !std::mem::take(&mut self.in_doubt) {
             return counts_otherwise;
         }
-        self.shown = Shown::default();
+        self.shown = ObservedRun::default();
         for pod in live(&self.members, members).filter(|pod| pod.is_active()) {
             self.shown.note_active(pod);
         }
@@ -230,7 +230,7 @@ impl Gang {
 
     /// Sets another version of the group, or another group of its name. None for `group`: it is
     /// gone.
-    pub fn put(&mut self, group: Option<Box<GroupRecord>>, members: &UidMap<Box<Member>>) {
+    pub fn put(&mut self, group: Option<Box<GroupRecord>>, members: &UidMap<Box<GroupMember>>) {
         self.show(members);
         let is_same = |new: &GroupRecord| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
         if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
@@ -253,7 +253,7 @@ impl Gang {
 
     /// Records the start that the pods show. Also called before a pod leaves, because its evidence
     /// is lost with it.
-    pub fn show(&mut self, members: &UidMap<Box<Member>>) {
+    pub fn show(&mut self, members: &UidMap<Box<GroupMember>>) {
         let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
         let scheduled = live(&self.members, members)
             .filter_map(|member| Some((member.number(&group.shape), member.scheduled()?)));
@@ -263,7 +263,7 @@ impl Gang {
     }
 
     /// Computes the start and the lack of ready pods. Returns true if either has changed.
-    pub fn compute(&mut self, members: &UidMap<Box<Member>>, formation: LongestFormation) -> bool {
+    pub fn compute(&mut self, members: &UidMap<Box<GroupMember>>, formation: LongestFormation) -> bool {
         self.show(members);
         let start = self.run(formation).and_then(|run| run.start());
         let started_elsewhen = std::mem::replace(&mut self.start, start) != start;
@@ -273,7 +273,7 @@ impl Gang {
     }
 
     /// Returns the lack of ready pods as the pods alone show it, without the memory of the run.
-    fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<NotReady> {
+    fn shown_lacking(&self, members: &UidMap<Box<GroupMember>>) -> Option<NotReady> {
         let shape = &self.group.as_ref()?.shape;
         if self.keeper.as_ref()?.readiness.ready.are_enough(shape) {
             return None;
@@ -296,12 +296,12 @@ impl Gang {
     /// no such group.
     pub fn run(&self, formation: LongestFormation) -> Option<RunFacts> {
         let stamp = self.group.as_ref()?.stamp;
-        let Shown { oldest, first_scheduled, start: shown, .. } = self.shown;
+        let ObservedRun { oldest, first_scheduled, start: shown, .. } = self.shown;
         let (oldest, first_scheduled) = (in_time(oldest), in_time(first_scheduled));
         Some(RunFacts { stamp, left: self.left, oldest, shown, first_scheduled, formation })
     }
 }
 
-fn live<'m>(uids: &[Uid], members: &'m UidMap<Box<Member>>) -> impl Iterator<Item = &'m Member> {
+fn live<'m>(uids: &[Uid], members: &'m UidMap<Box<GroupMember>>) -> impl Iterator<Item = &'m GroupMember> {
     uids.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref)
 }

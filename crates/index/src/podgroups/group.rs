@@ -11,7 +11,7 @@ use tenure_types::{
 
 use crate::{
     names::Interner,
-    own::Bearer,
+    own::AnnotatedKind,
     times::{Milliseconds, milliseconds},
 };
 
@@ -58,7 +58,7 @@ impl GroupRecord {
             created: created.and_then(|time| milliseconds(time.0)),
             stamp: start::stamp(&group.metadata).and_then(Result::ok),
             queue: queue.map(|queue| interner.names.shared(queue)),
-            own: interner.own.read(Bearer::PodGroup(kind), &group.metadata),
+            own: interner.own.read(AnnotatedKind::PodGroup(kind), &group.metadata),
             shape: Shape::of(kind, &spec),
         }
     }

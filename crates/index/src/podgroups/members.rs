@@ -1,12 +1,12 @@
 //! Pods as members of `PodGroup`s, whether or not a ceiling applies to them. `Gangs` keeps a
-//! `Member` for each live pod that names a group, whether or not the group exists.
+//! `GroupMember` for each live pod that names a group, whether or not the group exists.
 
 use std::{num::NonZeroU64, sync::Arc};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{Progress, Shape, progress},
+    gang::{PodProgress, Shape, progress},
     ready::LivePod,
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
@@ -20,7 +20,7 @@ use crate::{
 /// The facts about a pod that count for the start of its groups. Times are in milliseconds since
 /// the epoch.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct GroupMember {
     /// The groups that the pod names. Readers share the list, and needn't look it up for each pod.
     pub of: Arc<[Membership]>,
     pub created: Option<Milliseconds>,
@@ -50,7 +50,7 @@ pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) 
     PodGroupKind::ALL.into_iter().filter_map(membership).collect()
 }
 
-impl Member {
+impl GroupMember {
     /// Reads a pod. `before` is the earlier record of the pod. None: the pod is in no group, has
     /// ended, is terminating or lacks a `creationTimestamp`.
     pub fn read(
@@ -59,7 +59,7 @@ impl Member {
         text: impl FnMut(&str) -> ArcStr,
     ) -> Option<Self> {
         let progress = progress(pod);
-        let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
+        let of = if progress == PodProgress::Gone { Box::default() } else { memberships(pod, text) };
         let created = milliseconds(pod.metadata.creation_timestamp.as_ref()?.0);
         (!of.is_empty()).then(|| Self {
             of: of.into(),

@@ -3,22 +3,22 @@
 //! any more.
 
 use tenure_policy::{
-    gang::{Counts, Shape},
+    gang::{GangCounts, Shape},
     ready::{NotReady, Readiness, RunMemory},
 };
 
-use super::members::Member;
+use super::members::GroupMember;
 use crate::times::{Milliseconds, in_time};
 
 /// A change of counts by one pod.
-type Change = fn(&mut Counts, &Shape, usize);
+type CountChange = fn(&mut GangCounts, &Shape, usize);
 
 /// The counts of ready pods of a `PodGroup`, and the memory of its run.
 #[derive(Debug, Default)]
 pub struct RunReadiness {
-    pub ready: Counts,
+    pub ready: GangCounts,
     /// Pods that are ready or were.
-    known: Counts,
+    known: GangCounts,
     /// The memory of the run: if it was ready, and the time since which it isn't.
     pub memory: RunMemory,
     /// The creation of the first pod of this run, or of the pods that wait for one, whether or not
@@ -30,7 +30,7 @@ pub struct RunReadiness {
 
 impl RunReadiness {
     /// Counts all members again, by another shape.
-    pub fn count<'m>(&mut self, shape: &Shape, members: impl Iterator<Item = &'m Member>) {
+    pub fn count<'m>(&mut self, shape: &Shape, members: impl Iterator<Item = &'m GroupMember>) {
         let none = shape.counts(0, |_| 0);
         (self.ready, self.known) = (none.clone(), none);
         for member in members {
@@ -39,8 +39,8 @@ impl RunReadiness {
     }
 
     /// Counts `new` in place of `old`. None: the pod joins or leaves.
-    pub fn replace(&mut self, shape: &Shape, old: Option<&Member>, new: Option<&Member>) {
-        for (member, change) in [(old, Counts::remove as Change), (new, Counts::add)] {
+    pub fn replace(&mut self, shape: &Shape, old: Option<&GroupMember>, new: Option<&GroupMember>) {
+        for (member, change) in [(old, GangCounts::remove as CountChange), (new, GangCounts::add)] {
             let Some(member) = member else { continue };
             let (readiness, number) = (member.readiness.get(), member.number(shape));
             if readiness != Readiness::NotYet {
@@ -59,13 +59,13 @@ impl RunReadiness {
     }
 
     /// Takes the creation of a pod that has joined or changed.
-    pub fn note_created(&mut self, pod: &Member) {
+    pub fn note_created(&mut self, pod: &GroupMember) {
         self.created = Milliseconds::earliest(self.created, pod.created);
     }
 
     /// Counts from the creation of these pods alone. Returns true if the first was created at
     /// another time than before.
-    pub fn count_from<'m>(&mut self, members: impl Iterator<Item = &'m Member>) -> bool {
+    pub fn count_from<'m>(&mut self, members: impl Iterator<Item = &'m GroupMember>) -> bool {
         let first = members.fold(None, |first, pod| Milliseconds::earliest(first, pod.created));
         std::mem::replace(&mut self.created, first) != first
     }

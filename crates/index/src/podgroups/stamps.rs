@@ -16,7 +16,7 @@ pub const AT_ONCE: i64 = 0;
 
 /// A start that is to be written on a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamping {
+pub struct PendingStamp {
     /// The group.
     pub group: GroupKey,
     /// The group's uid: the name may be another group's by now.
@@ -76,11 +76,11 @@ impl StampSchedule {
 impl Gang {
     /// Returns the start that is to be written on the group. None: its stamp is right, was logged,
     /// or lies ahead of the clock.
-    fn stamping(&self, key: &GroupKey, formation: LongestFormation, now: Timestamp) -> Option<Stamping> {
+    fn stamping(&self, key: &GroupKey, formation: LongestFormation, now: Timestamp) -> Option<PendingStamp> {
         let start = self.run(formation)?.to_stamp(now)?;
         let (stamp, group) = (&self.keeper.as_ref()?.stamp, self.group.as_ref()?);
         let is_said = stamp.said.is_some_and(|said| said.get() == start.as_millisecond());
-        (!is_said).then(|| Stamping {
+        (!is_said).then(|| PendingStamp {
             group: key.clone(),
             uid: group.uid.as_ref().into(),
             resource_version: group.resource_version.as_ref().into(),
@@ -94,7 +94,7 @@ impl Gang {
 impl Gangs {
     /// Returns the starts that are to be written on groups which have changed since the last call,
     /// or whose start has come.
-    pub fn new_stampings(&mut self, now: Timestamp) -> Vec<Stamping> {
+    pub fn new_stampings(&mut self, now: Timestamp) -> Vec<PendingStamp> {
         self.compute();
         let Self { by_key, members, moved, stamps, formation, .. } = self;
         let mut found = Vec::new();
@@ -114,7 +114,11 @@ impl Gangs {
     }
 
     /// Returns the start that is to be written on a group now. None: there is none any more.
-    pub fn stamping(&mut self, Stamping { group: key, .. }: &Stamping, now: Timestamp) -> Option<Stamping> {
+    pub fn stamping(
+        &mut self,
+        PendingStamp { group: key, .. }: &PendingStamp,
+        now: Timestamp,
+    ) -> Option<PendingStamp> {
         self.compute();
         let gang = self.by_key.get_mut(key)?;
         let stamping = gang.stamping(key, self.formation, now);
@@ -132,7 +136,7 @@ impl Gangs {
     }
 
     /// Records a stamp that was written or logged. Another group of the same name is left alone.
-    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
+    pub fn note_stamp(&mut self, stamping: &PendingStamp, stamped: Stamped) {
         let Some(gang) = self.by_key.get_mut(&stamping.group) else { return };
         let (Some(keeper), Some(group)) = (&mut gang.keeper, &mut gang.group) else { return };
         if *group.uid != *stamping.uid {

@@ -9,7 +9,7 @@ use tenure_types::{
 };
 
 use super::Gangs;
-use crate::{CeilingIndex, Settings, Stamped, Stamping, Uid};
+use crate::{CeilingIndex, CeilingOptions, PendingStamp, Stamped, Uid};
 
 const RUNAI: PodGroupKind = PodGroupKind::Runai;
 
@@ -56,7 +56,7 @@ fn group(uid: &str, version: u32, stamp: Option<i64>, spec: &Value) -> PodGroup 
 }
 
 fn index(ceiling: &str) -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     index.apply_queue("demo", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": ceiling})).unwrap());
     index
 }
@@ -72,11 +72,11 @@ fn start(index: &mut CeilingIndex) -> Option<i64> {
     index.gangs().next().and_then(|gang| gang.start).map(second)
 }
 
-fn new_stamping(index: &mut CeilingIndex) -> Option<Stamping> {
+fn new_stamping(index: &mut CeilingIndex) -> Option<PendingStamp> {
     new_stamping_at(index, 10_000)
 }
 
-fn new_stamping_at(index: &mut CeilingIndex, now: i64) -> Option<Stamping> {
+fn new_stamping_at(index: &mut CeilingIndex, now: i64) -> Option<PendingStamp> {
     index.new_stampings(at(now)).pop()
 }
 
@@ -87,7 +87,7 @@ fn stamp(index: &mut CeilingIndex, version: u32) -> Option<i64> {
     Some(second(stamping.start))
 }
 
-fn write(index: &mut CeilingIndex, stamping: &Stamping, version: u32) {
+fn write(index: &mut CeilingIndex, stamping: &PendingStamp, version: u32) {
     index.note_stamp(stamping, Stamped::Written(version.to_string()));
 }
 

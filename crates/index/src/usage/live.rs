@@ -51,7 +51,7 @@ pub struct LiveRun {
     /// The time at which the pod was bound.
     started: i64,
     /// None: the pod isn't terminating, and was not resized.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareRunFacts>>,
     /// The present amounts in millionths, by the number of the counted resource. Amounts of zero
     /// are left out.
     amounts: Box<[(u16, u64)]>,
@@ -59,7 +59,7 @@ pub struct LiveRun {
 
 /// The facts that few runs have.
 #[derive(Clone, Debug, Default)]
-struct Rare {
+struct RareRunFacts {
     /// The times of the pod's deletion, and the latest end of its grace period that was seen.
     deletion: Option<(DeletionTimes, Timestamp)>,
     /// The usage before resizes, by resource. Empty: a new run with the same pod would have the
@@ -68,17 +68,17 @@ struct Rare {
 }
 
 /// The amounts in millionths, by the number of the counted resource.
-type Amounts = Vec<(u16, u64)>;
+type UsageAmounts = Vec<(u16, u64)>;
 
 /// Returns the amount of each counted resource. `amount` takes the number and the name of a
 /// resource.
-fn numbered(resources: &UsageResources, mut amount: impl FnMut(usize, &str) -> u64) -> Amounts {
+fn numbered(resources: &UsageResources, mut amount: impl FnMut(usize, &str) -> u64) -> UsageAmounts {
     let all = resources.iter().enumerate().map(|(number, resource)| (number, amount(number, resource)));
     let all = all.filter(|(_, amount)| *amount > 0);
     all.filter_map(|(number, amount)| Some((u16::try_from(number).ok()?, amount))).collect()
 }
 
-fn requested(resources: &UsageResources, requests: &BTreeMap<String, i64>) -> Amounts {
+fn requested(resources: &UsageResources, requests: &BTreeMap<String, i64>) -> UsageAmounts {
     let all: BTreeMap<&str, u128> = millionths(resources, requests).collect();
     numbered(resources, |_, of| all.get(of).map_or(0, |amount| (*amount).try_into().unwrap_or(u64::MAX)))
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tenure_policy::usage::EndNote;
 use tenure_types::usage::{EndingNote, ResizedRun, UsageRecord};
 
-use super::{Position, UsageLedger, live::LiveRun};
+use super::{UsageLedger, UsagePosition, live::LiveRun};
 use crate::Uid;
 
 /// The most bytes of the notes about pods that the keeper is ending.
@@ -34,7 +34,7 @@ pub fn read(notes: &[EndingNote]) -> impl Iterator<Item = (Uid, EndNote)> {
 impl UsageLedger {
     /// Returns the record of the ledger. None: there was no list yet.
     pub fn record(&self) -> Option<UsageRecord> {
-        let Position { version, at } = self.position.clone()?;
+        let UsagePosition { version, at } = self.position.clone()?;
         Some(UsageRecord {
             resource_version: version,
             at,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tenure_policy::usage::{EndedRun, PodRun, SeenAt};
 use tenure_types::usage::UsageGap;
 
-use super::{Position, RunPlace, SeenRun, UsageLedger, live::LiveRun};
+use super::{RunPlace, SeenRun, UsageLedger, UsagePosition, live::LiveRun};
 use crate::{Uid, uid::UidMap};
 
 /// A list that is not yet whole.
@@ -19,7 +19,7 @@ pub struct Relist {
     ended: Vec<(Uid, LiveRun, EndedRun)>,
     /// The last version that is counted, if changes after it weren't seen. None: no changes are
     /// missing.
-    after: Option<Position>,
+    after: Option<UsagePosition>,
 }
 
 impl UsageLedger {
@@ -33,7 +33,7 @@ impl UsageLedger {
         self.list_after(self.position.clone());
     }
 
-    fn list_after(&mut self, after: Option<Position>) {
+    fn list_after(&mut self, after: Option<UsagePosition>) {
         self.relist = Some(Relist { live: UidMap::default(), ended: Vec::new(), after });
     }
 
@@ -93,7 +93,7 @@ impl UsageLedger {
             }
             None => self.position.as_ref().map_or(now, |position| position.at),
         };
-        self.position = Some(Position { version, at });
+        self.position = Some(UsagePosition { version, at });
         self.changes = self.changes.wrapping_add(1);
     }
 }
@@ -103,7 +103,7 @@ impl Relist {
     /// was last changed before that version can't have. For another pod, only the time at which it
     /// stopped decides.
     fn is_news(&self, pod: &SeenRun, run: &PodRun) -> bool {
-        let Some(Position { version, at }) = &self.after else { return false };
+        let Some(UsagePosition { version, at }) = &self.after else { return false };
         let [of_pod, counted] = [&pod.version, version].map(|version| version.parse::<u64>().ok());
         let is_old = of_pod.zip(counted).is_some_and(|(of_pod, counted)| of_pod <= counted);
         !is_old && run.stopped.is_some_and(|stopped| stopped > *at)

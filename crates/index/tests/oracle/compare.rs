@@ -11,7 +11,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_index::{CeilingIndex, DueBatch, StaleEnd, Stamping, Uid};
+use tenure_index::{CeilingIndex, DueBatch, PendingStamp, StaleEnd, Uid};
 use tenure_policy::expiry::Family;
 use tenure_types::projection::Pod;
 
@@ -42,8 +42,8 @@ pub struct Pair {
     model: Naive,
     in_flight: [Option<(DueBatch, Batch)>; 4],
     /// The groups that need a stamp, as the index has said.
-    unstamped: Vec<Stamping>,
-    stamps: Vec<(Stamping, naive::Stamping)>,
+    unstamped: Vec<PendingStamp>,
+    stamps: Vec<(PendingStamp, naive::Stamping)>,
     /// The objects that showed another end when that was last asked.
     stale: Vec<StaleEnd>,
     /// As they were last told of.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde_json::{Value, json};
-use tenure_index::{RetryAfter, Settings};
+use tenure_index::{CeilingOptions, RetryAfter};
 use tenure_policy::{
     expiry::GraceOnChange,
     expiry::{Family, PerFamily, Scope},
@@ -364,7 +364,7 @@ pub fn floors(of: &ConfigObj) -> Floors {
     }
 }
 
-pub fn settings(of: &ConfigObj) -> Settings {
+pub fn settings(of: &ConfigObj) -> CeilingOptions {
     let (group, kind) = group_and_kind(OwnerKind::Thing);
     let thing = PauseRule {
         group: group.into(),
@@ -376,7 +376,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         on_reversal: None,
         on_expiry: OnExpiry::Pause,
     };
-    Settings {
+    CeilingOptions {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
         notice: points(of.notice, go).parse().unwrap(),
@@ -384,7 +384,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: FORMATION,
-        kueue_queues: kueue::Queues::default(),
+        kueue_queues: kueue::KueueQueues::default(),
         retry_after: RetryAfter::default(),
         default_queues: default_queues(of),
     }

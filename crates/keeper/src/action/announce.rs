@@ -17,12 +17,18 @@ use tenure_types::{
 
 use crate::api::FIELD_MANAGER;
 
-use super::{Act, Done, EventRecord, Failure, OwnerObject, Pauser, Task, Work, events_of, told, unread};
+use super::{
+    Act, ActResult, ActionFailure, CaseWork, EventRecord, OwnerObject, Pauser, Task, events_of, told, unread,
+};
 
 impl Pauser {
     /// Notes the end of a run on an object, or clears it, and returns the event. Writes nothing if
     /// the noted end is right. A dry run writes nothing, and only returns the event.
-    pub(super) async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
+    pub(super) async fn announce(
+        &self,
+        work: &CaseWork<'_>,
+        notice: &Notice,
+    ) -> Result<ActResult, ActionFailure> {
         let Some(found) = work.found() else { return Ok(unread()) };
         let (first, object) = (&work.batch.first, OwnerObject(&found.value));
         let Notice { end, then, more, .. } = *notice;
@@ -63,12 +69,12 @@ impl Pauser {
         } else if let Some(at) = notice.told {
             self.handles.cluster.outbox.telling(&known, at);
         }
-        Ok(Done::new(Act::Announce(Box::new(notice.clone())), events))
+        Ok(ActResult::new(Act::Announce(Box::new(notice.clone())), events))
     }
 
     /// Has the pods of an owner show the end that was announced on the owner, if the configuration
     /// has `noticeOnPods`. A dry run shows nothing.
-    fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
+    fn show_on_pods(&self, work: &CaseWork<'_>, notice: &Notice) {
         let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
         // pods show the end from the first notice on
         let is_told = work.batch.task != Task::Note;

@@ -9,7 +9,7 @@ use tenure_policy::{
     judge::{OwnerDeletion, PodDeletion},
     kueue,
     naming::{PausedObject, of_pod, reference},
-    pause::{self, Alone},
+    pause::{self, PodDeletionCause},
     reason::EventReason,
 };
 use tenure_service::call::{ApiError, persist};
@@ -17,24 +17,25 @@ use tenure_types::projection::Pod;
 use tracing::warn;
 
 use super::{
-    Act, BatchCoverage, Done, EventRecord, Failure, Handles, Pauser, Task, Work, nothing, told, unread,
+    Act, ActResult, ActionFailure, BatchCoverage, CaseWork, EventRecord, Handles, Pauser, Task, nothing,
+    told, unread,
 };
 
 impl Pauser {
     /// Deletes a pod, after its events were written. A grace period beyond the longest is
-    /// shortened. A dry run only returns the first event. Fails with [`Failure::Delete`] if the API
+    /// shortened. A dry run only returns the first event. Fails with [`ActionFailure::Delete`] if the API
     /// server refuses, or doesn't answer and still has the pod.
     pub(super) async fn delete_pod(
         &self,
-        work: &mut Work<'_>,
+        work: &mut CaseWork<'_>,
         deletion: &PodDeletion,
-    ) -> Result<Done, Failure> {
+    ) -> Result<ActResult, ActionFailure> {
         let act = Act::DeletePod(Box::new(deletion.clone()));
         let Some(found) = work.pod().cloned() else { return Ok(unread()) };
         let mut events = told::of_pod_deletion(work.batch, &found, deletion);
         if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
-            return Ok(Done::new(act, events));
+            return Ok(ActResult::new(act, events));
         }
         if let Some((owner, record, reversals)) = &deletion.undone {
             let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
@@ -44,15 +45,15 @@ impl Pauser {
         }
         let (pod, metadata) = (of_pod(&found), found.metadata.clone());
         let first = &work.batch.first;
-        if let alone @ (Alone::Outlives(_) | Alone::Undone(_)) = &deletion.alone {
+        if let alone @ (PodDeletionCause::Outlives(_) | PodDeletionCause::Undone(_)) = &deletion.alone {
             let (namespace, pod) = (&first.namespace, &pod.name);
             warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
         }
         let known = PausedObject { object: reference(&pod, Some(&first.namespace)), workload: None };
-        let told = self.tell_first(work, act, &pod, (&known, &metadata), events, Failure::Delete).await;
+        let told = self.tell_first(work, act, &pod, (&known, &metadata), events, ActionFailure::Delete).await;
         let (act, untold) = told?;
         if !act.is_done() {
-            return Ok(Done::silent(act));
+            return Ok(ActResult::silent(act));
         }
         let ending = self.handles.usage.ending(work.batch.task, [first.uid], self.handles.now());
         let how =
@@ -63,15 +64,15 @@ impl Pauser {
             }
             // the deletion may have been done without an answer
             Err(error) if error.is_open() => {
-                let rest = persist(async || self.pod(first).await).await.map_err(Failure::Delete)?;
+                let rest = persist(async || self.pod(first).await).await.map_err(ActionFailure::Delete)?;
                 if rest.is_some() {
-                    return Err(Failure::Delete(error));
+                    return Err(ActionFailure::Delete(error));
                 }
             }
-            result => result.map_err(Failure::Delete)?,
+            result => result.map_err(ActionFailure::Delete)?,
         }
         ending.succeeded();
-        Ok(Done::new(act, self.with_owed(untold, &known, &metadata)))
+        Ok(ActResult::new(act, self.with_owed(untold, &known, &metadata)))
     }
 
     /// Returns the events that weren't written before a deletion, after those that the journal of
@@ -102,9 +103,9 @@ impl Pauser {
     /// first event.
     pub(super) async fn delete_owner(
         &self,
-        work: &mut Work<'_>,
+        work: &mut CaseWork<'_>,
         deletion: &OwnerDeletion,
-    ) -> Result<Done, Failure> {
+    ) -> Result<ActResult, ActionFailure> {
         let (owner, act) = (&deletion.owner, Act::DeleteOwner(Box::new(deletion.clone())));
         let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(unread()) };
         let known = kueue::known(owner, &metadata);
@@ -115,13 +116,13 @@ impl Pauser {
         let mut events = told::of_deletion(work.batch, &known.object, &work.cause(), told);
         if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
-            return Ok(Done::new(act, events));
+            return Ok(ActResult::new(act, events));
         }
-        let failed = |source| Failure::DeleteOwner { owner: owner.clone(), source };
+        let failed = |source| ActionFailure::DeleteOwner { owner: owner.clone(), source };
         let told = self.tell_first(work, act, owner, (&known, &metadata), events, failed).await;
         let (act, untold) = told?;
         if !act.is_done() {
-            return Ok(Done::silent(act));
+            return Ok(ActResult::silent(act));
         }
         let (objects, namespace) = (&self.handles.objects, &work.batch.first.namespace);
         let ending = self.ending_below(Task::Expire, &known);
@@ -137,7 +138,7 @@ impl Pauser {
             result => result.map_err(failed)?,
         }
         ending.succeeded();
-        Ok(Done::new(act, self.with_owed(untold, &known, &metadata)))
+        Ok(ActResult::new(act, self.with_owed(untold, &known, &metadata)))
     }
 
     /// Writes the events that the journal of an object owes, then those of its deletion. Both come
@@ -153,13 +154,13 @@ impl Pauser {
     /// of an owner and the write.
     async fn tell_first(
         &self,
-        work: &mut Work<'_>,
+        work: &mut CaseWork<'_>,
         act: Act,
         object: &OwnerReference,
         (known, metadata): (&PausedObject, &ObjectMeta),
         events: Vec<EventRecord>,
-        failed: impl Fn(ApiError) -> Failure,
-    ) -> Result<(Act, Vec<EventRecord>), Failure> {
+        failed: impl Fn(ApiError) -> ActionFailure,
+    ) -> Result<(Act, Vec<EventRecord>), ActionFailure> {
         let Handles { objects, cluster, .. } = &*self.handles;
         let untold = match objects.would_delete(&work.batch.first.namespace, object).await {
             Ok(()) => {

@@ -1,6 +1,6 @@
 //! The ways in which an act fails.
 //!
-//! The `ExpiryController` logs a [`Failure`], and decides by it whether the try counts towards the
+//! The `ExpiryController` logs an [`ActionFailure`], and decides by it whether the try counts towards the
 //! deletion of the pod.
 
 use jiff::SignedDuration;
@@ -16,7 +16,7 @@ pub const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 /// The reason why an act failed.
 #[derive(Debug, Error)]
-pub enum Failure {
+pub enum ActionFailure {
     /// A call failed for which no other variant stands, or the API server doesn't answer at all.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -43,7 +43,7 @@ pub enum Failure {
     Dropped { owner: OwnerReference, field: String },
 }
 
-impl Failure {
+impl ActionFailure {
     /// True if the object was changed since it was read.
     pub const fn is_stale(&self) -> bool {
         matches!(

@@ -14,7 +14,7 @@ use tenure_policy::{
     climb::{self, Climb, OwnerLookup},
     creation::{PodClaim, own_claim, priority_classes},
     expiry::exemption,
-    judge::{Answers, Climbed, TRIES},
+    judge::{CaseFacts, Climbed, TRIES},
     kueue::{self, Lookup},
     naming::of_pod,
     owners::OwnerTable,
@@ -26,7 +26,7 @@ use tenure_service::{
 use tenure_types::{extension::Extension, projection::Pod};
 
 use super::{
-    Act, Case, Failure, OwnerObject, Pauser, Question, RunState, Task, WholeObject, describe, judge,
+    Act, ActionFailure, Case, MissingFact, OwnerObject, Pauser, RunState, Task, WholeObject, describe, judge,
     kept::LATE, told, warn,
 };
 use crate::{api::if_found, events::EventCause, handles::Handles};
@@ -43,7 +43,7 @@ const EXEMPT_PODS: usize = 64;
 const MOST_CLASSES: usize = 4;
 
 /// A case that is being worked on.
-pub(super) struct Work<'b> {
+pub(super) struct CaseWork<'b> {
     /// The due pods. The first is the one that is judged.
     pub batch: &'b DueBatch,
     /// The task, the configuration, and the answers of the API server so far.
@@ -54,7 +54,7 @@ pub(super) struct Work<'b> {
     pub granted: Option<Arc<Vec<Extension>>>,
 }
 
-impl Work<'_> {
+impl CaseWork<'_> {
     /// Returns the pod, as it was read. None: the pod wasn't read, or is gone or exempt.
     pub(super) fn pod(&self) -> Option<&Pod> {
         self.case.answers.pod.as_ref()?.as_ref()
@@ -73,15 +73,15 @@ impl Work<'_> {
 
 impl Pauser {
     /// Begins a case for which nothing is known.
-    pub(super) fn begin<'b>(&self, batch: &'b DueBatch) -> Work<'b> {
+    pub(super) fn begin<'b>(&self, batch: &'b DueBatch) -> CaseWork<'b> {
         // the same for the whole case: the climb and the pause must use the same table
         let config = self.handles.config.get();
-        let case = Case { task: batch.task, due: batch.due(), config, answers: Answers::default() };
-        Work { batch, case, state: RunState::default(), granted: None }
+        let case = Case { task: batch.task, due: batch.due(), config, answers: CaseFacts::default() };
+        CaseWork { batch, case, state: RunState::default(), granted: None }
     }
 
     /// Answers the questions of the judgement until there is an act.
-    pub(super) async fn gather(&self, work: &mut Work<'_>) -> Result<Act, Failure> {
+    pub(super) async fn gather(&self, work: &mut CaseWork<'_>) -> Result<Act, ActionFailure> {
         loop {
             match judge(&work.case, &work.state, self.handles.now()) {
                 Ok(act) => return Ok(act),
@@ -94,7 +94,7 @@ impl Pauser {
     }
 
     /// Brings a case up to date from the index, the gate and the clock, once its pod was read.
-    pub(super) fn refresh(&self, work: &mut Work<'_>) {
+    pub(super) fn refresh(&self, work: &mut CaseWork<'_>) {
         let Handles { gate, cluster, .. } = &*self.handles;
         let (due, is_fresh) = (&work.batch.first, gate.is_open());
         let Some(pod) = work.pod() else { return };
@@ -106,14 +106,14 @@ impl Pauser {
     }
 
     /// Answers one question of the judgement from the API server.
-    async fn answer(&self, work: &mut Work<'_>, question: Question) -> Result<(), Failure> {
+    async fn answer(&self, work: &mut CaseWork<'_>, question: MissingFact) -> Result<(), ActionFailure> {
         let due = &work.batch.first;
         match question {
-            Question::Pod => work.case.answers.pod = Some(self.pod(due).await?),
-            Question::StillThere => {
+            MissingFact::Pod => work.case.answers.pod = Some(self.pod(due).await?),
+            MissingFact::StillThere => {
                 work.case.answers.is_still_there = Some(self.pod(due).await?.is_some());
             }
-            Question::Queues => {
+            MissingFact::Queues => {
                 let mut are_as_known = true;
                 for queue in
                     [Some(due.queue.as_str()), work.state.absent_queue.as_deref()].into_iter().flatten()
@@ -122,7 +122,7 @@ impl Pauser {
                 }
                 work.case.answers.queues_are_as_known = Some(are_as_known);
             }
-            Question::Climb => {
+            MissingFact::Climb => {
                 let Some(pod) = work.pod() else { return Ok(()) };
                 let is_own = work.state.ceiling.as_ref().is_some_and(|of| of.queue.is_none());
                 let own = if is_own { own_claim(pod) } else { None };
@@ -130,22 +130,22 @@ impl Pauser {
                 let climbed = self.climb(of, pod, own, table).await?;
                 work.case.answers.climbed = Some(climbed);
             }
-            Question::Workload(of) => {
+            MissingFact::Workload(of) => {
                 let workload = self.workload(work, of.as_ref()).await?;
                 work.case.answers.workload = Some(workload);
             }
-            Question::ExemptPod(owner) => {
+            MissingFact::ExemptPod(owner) => {
                 let has_one = self.has_an_exempt_pod(work, &owner).await?;
                 work.case.answers.exempt_pods.insert(owner.uid, has_one);
             }
-            Question::Stopped(owner) => {
+            MissingFact::Stopped(owner) => {
                 let has_stopped = self.has_stopped(due, &owner, &work.case.config.table).await;
                 work.case.answers.stopped.insert(owner.uid, has_stopped);
             }
-            Question::Object(object) => {
+            MissingFact::Object(object) => {
                 let found = match if_found(self.handles.objects.get(&due.namespace, &object).await) {
                     Err(source) if work.batch.task.ends_run() => {
-                        return Err(Failure::Pause { owner: object, source });
+                        return Err(ActionFailure::Pause { owner: object, source });
                     }
                     found => found?,
                 };
@@ -164,7 +164,11 @@ impl Pauser {
 
     /// Returns the object that gets an event about a pod: the topmost owner that can be paused, or
     /// the pod itself. None: the pod is gone.
-    pub async fn object_of(&self, namespace: &str, pod: &str) -> Result<Option<OwnerReference>, Failure> {
+    pub async fn object_of(
+        &self,
+        namespace: &str,
+        pod: &str,
+    ) -> Result<Option<OwnerReference>, ActionFailure> {
         let Some(pod) = if_found(self.handles.objects.pod(namespace, pod).await)? else { return Ok(None) };
         let config = self.handles.config.get();
         let mut climbed = self.climb((namespace, 0), &pod, None, &config.table).await?;
@@ -179,7 +183,7 @@ impl Pauser {
         pod: &Pod,
         own: Option<SignedDuration>,
         table: &OwnerTable,
-    ) -> Result<Climbed, Failure> {
+    ) -> Result<Climbed, ActionFailure> {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let mut climb = Climb::above(None, climb::controller(pod), table);
@@ -195,7 +199,7 @@ impl Pauser {
                 // the pod was read just now, so the API server answers: it is this owner that can't
                 // be read
                 Err(source) if attempts < tries => {
-                    return Err(Failure::Unreadable { owner: owner.clone(), source });
+                    return Err(ActionFailure::Unreadable { owner: owner.clone(), source });
                 }
                 Err(_) => OwnerLookup::Absent,
             };
@@ -208,7 +212,11 @@ impl Pauser {
     /// True if this owner makes pods that are exempt by priority, and a live one is below it. Then
     /// the owner isn't paused. A pod that has its priority by itself ends with the others: else one
     /// such pod would keep all of them running.
-    async fn has_an_exempt_pod(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
+    async fn has_an_exempt_pod(
+        &self,
+        work: &CaseWork<'_>,
+        owner: &OwnerReference,
+    ) -> Result<bool, ActionFailure> {
         let namespace = &work.batch.first.namespace;
         let exempt = self.handles.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
         for pod in exempt.into_iter().take(EXEMPT_PODS) {
@@ -226,7 +234,11 @@ impl Pauser {
 
     /// True if a template of an owner names a class that is exempt, or if its templates aren't
     /// known.
-    async fn makes_exempt_pods(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
+    async fn makes_exempt_pods(
+        &self,
+        work: &CaseWork<'_>,
+        owner: &OwnerReference,
+    ) -> Result<bool, ActionFailure> {
         let found = if_found(self.handles.objects.get(&work.batch.first.namespace, owner).await)?;
         let Some(found) = found else { return Ok(false) };
         let classes: Api<PriorityClass> = Api::all(self.handles.client.clone());
@@ -243,7 +255,7 @@ impl Pauser {
     }
 
     /// Returns the uids of an exempt pod's owners that can be paused, as they were a moment ago.
-    async fn owners_of_exempt(&self, work: &Work<'_>, name: &str) -> Result<Vec<String>, Failure> {
+    async fn owners_of_exempt(&self, work: &CaseWork<'_>, name: &str) -> Result<Vec<String>, ActionFailure> {
         let (due, config) = (&work.batch.first, &work.case.config);
         let key = (due.namespace.clone(), name.to_owned());
         let known = self.exempt_owners.lock().get(&key, config);
@@ -272,9 +284,9 @@ impl Pauser {
     /// or it belongs to a group of pods one of which is exempt by priority.
     async fn workload(
         &self,
-        work: &Work<'_>,
+        work: &CaseWork<'_>,
         owner: Option<&OwnerReference>,
-    ) -> Result<Option<OwnerReference>, Failure> {
+    ) -> Result<Option<OwnerReference>, ActionFailure> {
         let (due, table) = (&work.batch.first, &work.case.config.table);
         let Some(pod) = work.pod() else { return Ok(None) };
         let lookup = owner.map_or_else(|| kueue::of_pod(pod, table), |owner| kueue::of_owner(owner, table));
@@ -298,11 +310,11 @@ impl Pauser {
 
     /// Lists the Workloads of Kueue. A failure is an error for the first tries. Then the list
     /// counts as empty.
-    async fn workloads(&self, due: &DuePod, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, Failure> {
+    async fn workloads(&self, due: &DuePod, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, ActionFailure> {
         match self.handles.objects.workloads(&due.namespace, lookup).await {
             Ok(found) => Ok(found),
             Err(source) if due.attempts < READING_TRIES => {
-                Err(Failure::Unreadable { owner: lookup.workload(), source })
+                Err(ActionFailure::Unreadable { owner: lookup.workload(), source })
             }
             Err(error) => {
                 let (namespace, error) = (&due.namespace, with_causes(&error));
@@ -315,7 +327,10 @@ impl Pauser {
     /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this
     /// moment count. None: the run gets no more time, or the list was refused or fails for too
     /// long. Then the extensions count that the watch has shown.
-    pub(super) async fn granted(&self, work: &Work<'_>) -> Result<Option<Arc<Vec<Extension>>>, Failure> {
+    pub(super) async fn granted(
+        &self,
+        work: &CaseWork<'_>,
+    ) -> Result<Option<Arc<Vec<Extension>>>, ActionFailure> {
         if work.batch.task != Task::Expire || !work.state.may_be_extended {
             return Ok(None);
         }

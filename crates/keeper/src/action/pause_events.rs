@@ -11,7 +11,7 @@ use tenure_policy::{
 };
 use tenure_types::paused::PausedRecord;
 
-use super::{Pauser, Work, told};
+use super::{CaseWork, Pauser, told};
 use crate::{events::EventRecord, handles::Handles};
 
 impl Pauser {
@@ -20,7 +20,7 @@ impl Pauser {
     /// comes back by itself gets no event on its `CronJob`.
     pub(super) async fn tell_paused(
         &self,
-        work: &Work<'_>,
+        work: &CaseWork<'_>,
         record: &PausedRecord,
         known: &PausedObject,
         until: &ResumeCondition,
@@ -45,7 +45,7 @@ impl Pauser {
     /// read, no watch shows Jobs, or the `CronJob` replaces its Jobs.
     async fn tell_cron_job(
         &self,
-        work: &Work<'_>,
+        work: &CaseWork<'_>,
         cron_job: &OwnerReference,
         known: &PausedObject,
         at: Timestamp,

@@ -7,7 +7,7 @@ use http::{Method, Request, Response, Uri};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::json;
-use tenure_index::{DuePod, Settings, Uid};
+use tenure_index::{CeilingOptions, DuePod, Uid};
 use tenure_policy::{config::Config, expiry::Family, judge::TRIES, ready::Cause};
 use tenure_service::{clock::ServerClock, limit::write_limit};
 use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec, tensorstack::v1beta1};
@@ -490,7 +490,7 @@ async fn by_the_default_queue_nothing_is_paused_once_the_queue_that_the_pod_name
     let server = Server::new();
     server.merge(POD, &json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": "typo"}}}));
     let pauser = pauser(&server);
-    let mut settings = Settings::default();
+    let mut settings = CeilingOptions::default();
     settings.default_queues[Family::Tensorstack] = Some("demo".into());
     pauser.handles.cluster.with(|index| index.configure(settings));
     let demo = ("demo", json!({"maxDuration": "1s"}));

@@ -18,7 +18,7 @@ use super::{ObjectClient, of_kind};
 const MOST_KINDS: usize = 1_000;
 
 /// A resource, and whether its objects are in namespaces.
-pub(super) type Resource = (ApiResource, Scope);
+pub(super) type ScopedResource = (ApiResource, Scope);
 
 /// Values by group or `apiVersion`, and kind. All are forgotten once they are too many.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl ObjectClient {
     /// serve that version, takes the most stable one of the group, since references are never
     /// rewritten. The flag is true for a resource that was remembered. Fails with
     /// [`ApiError::NotFound`] if the group lacks the kind.
-    pub(super) async fn find(&self, owner: &OwnerReference) -> Result<(Resource, bool), ApiError> {
+    pub(super) async fn find(&self, owner: &OwnerReference) -> Result<(ScopedResource, bool), ApiError> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);
         let instead = instead_of(owner);

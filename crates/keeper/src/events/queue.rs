@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tenure_service::{
     call::ApiError,
     log::with_causes,
-    work::{Lease, Limits, Spread, Work, WorkQueue},
+    work::{Lease, Spread, Work, WorkLimits, WorkQueue},
 };
 use tenure_types::wait::Wait;
 use tokio::{
@@ -136,7 +136,7 @@ impl EventQueue {
     /// Creates an empty queue.
     pub fn new(metrics: Metrics, outbox: EventOutbox, messages: Messages) -> Self {
         let (retry, spread, capacity) = (RETRY, Spread::Namespace, CAPACITY);
-        let work = WorkQueue::new(Limits { retry, spread, capacity, ..Limits::default() });
+        let work = WorkQueue::new(WorkLimits { retry, spread, capacity, ..WorkLimits::default() });
         Self { work, outcomes: Arc::default(), metrics, outbox, messages }
     }
 
@@ -343,7 +343,7 @@ mod tests {
     use futures::FutureExt;
     use prometheus_client::registry::Registry;
     use serde_json::json;
-    use tenure_index::Settings;
+    use tenure_index::CeilingOptions;
     use tenure_policy::{config::Config, pause::PausedObject};
     use tenure_service::clock::ServerClock;
     use tokio::time::advance;
@@ -353,7 +353,7 @@ mod tests {
 
     fn queue() -> EventQueue {
         let metrics = Metrics::register(&mut Registry::default());
-        let cluster = ClusterState::new(Settings::default());
+        let cluster = ClusterState::new(CeilingOptions::default());
         let (_, config) = Configure::new(Config::default(), cluster);
         let messages = Messages::new(config, ServerClock::default(), metrics.clone());
         EventQueue::new(metrics, EventOutbox::default(), messages)

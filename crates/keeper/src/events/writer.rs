@@ -11,7 +11,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     limit::{WriteLimit, write_limit},
-    work::{Lease, Run},
+    work::{Lease, WorkLoop},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -67,7 +67,7 @@ impl EventWriter {
             ended.cancelled().await;
             tokio::time::sleep(FOR_EVENTS).await;
         };
-        let run = Run { queue: &self.handles.events.work, gate: None, end: ended, drains: true };
+        let run = WorkLoop { queue: &self.handles.events.work, gate: None, end: ended, drains: true };
         let writes = run.work(|| {}, std::future::pending::<()>, async |event| self.write(event).await);
         tokio::select! {
             () = writes => {}

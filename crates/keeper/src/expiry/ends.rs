@@ -12,7 +12,7 @@ use tenure_policy::judge::Act;
 use tenure_service::{
     call::ApiError,
     log::with_causes,
-    work::{Lease, Limits, Run, Spread, Work, WorkQueue},
+    work::{Lease, Spread, Work, WorkLimits, WorkLoop, WorkQueue},
 };
 use tenure_types::wait::Wait;
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::ExpiryController;
-use crate::{action::Failure, limit::WriteLimit};
+use crate::{action::ActionFailure, limit::WriteLimit};
 
 /// The time between two looks, and the least time between two writes of one object.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
@@ -59,7 +59,8 @@ impl ExpiryController {
             return;
         }
         let limit = handles.limit();
-        let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
+        let queue =
+            WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
         let look = || {
             let stale = handles.cluster.with(|index| index.stale_ends(handles.now()));
             if self.is_pressed() {
@@ -69,7 +70,7 @@ impl ExpiryController {
             }
         };
         let more = async || sleep(BETWEEN_LOOKS).await;
-        let run = Run { queue: &queue, gate: Some(&handles.gate), end: shutdown, drains: false };
+        let run = WorkLoop { queue: &queue, gate: Some(&handles.gate), end: shutdown, drains: false };
         run.work(look, more, async |lease| self.show_end(lease, &limit).await).await;
     }
 
@@ -106,7 +107,7 @@ impl ExpiryController {
             Err(failure) => {
                 doubt();
                 let error = with_causes(&failure);
-                if matches!(failure, Failure::Api(ApiError::NotLeading)) {
+                if matches!(failure, ActionFailure::Api(ApiError::NotLeading)) {
                     return lease.again(BETWEEN_LOOKS);
                 }
                 lease.trouble();

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{Bearer, Ineffective, NoEffect};
+use tenure_index::{AnnotatedKind, Ineffective, NoEffect};
 use tenure_policy::{creation, naming::reference, pause, reason::EventReason};
 use tracing::warn;
 
@@ -85,13 +85,13 @@ async fn unused_label(pauser: &Pauser, of: &Ineffective) -> Option<&'static str>
 }
 
 /// Returns the `apiVersion` and the kind of an object. None: no watch of owners has this number.
-fn kind_of(cluster: &ClusterState, bearer: Bearer) -> Option<(String, String)> {
+fn kind_of(cluster: &ClusterState, bearer: AnnotatedKind) -> Option<(String, String)> {
     match bearer {
-        Bearer::Pod => Some(("v1".into(), "Pod".into())),
-        Bearer::PodGroup(kind) => {
+        AnnotatedKind::Pod => Some(("v1".into(), "Pod".into())),
+        AnnotatedKind::PodGroup(kind) => {
             Some((format!("{}/{}", kind.group(), kind.versions().first()?), "PodGroup".into()))
         }
-        Bearer::Owner(source) => {
+        AnnotatedKind::Owner(source) => {
             let kind = cluster.kind(source)?;
             Some((kind.api_version, kind.kind))
         }

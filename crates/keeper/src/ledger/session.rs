@@ -48,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The reason why a list or a watch has ended.
 #[derive(Debug, Error)]
-enum Failure {
+enum SessionFailure {
     #[error("failed to list pods")]
     List(#[source] kube::Error),
     #[error("failed to watch pods")]
@@ -63,7 +63,7 @@ enum Failure {
     Record(#[from] RecordError),
 }
 
-impl Failure {
+impl SessionFailure {
     /// True if the API server doesn't have the version: it has forgotten the version or, restored
     /// from a backup, never had it.
     fn is_forgotten(&self) -> bool {
@@ -79,7 +79,7 @@ impl Failure {
 }
 
 /// The last record that was written.
-struct Saved {
+struct SavedRecord {
     /// The version of its `ConfigMap`.
     version: String,
     /// The number of changes in the ledger at that time.
@@ -99,7 +99,7 @@ pub struct Session<'c> {
     /// The version up to which changes are older than this session, and the clock of those changes.
     /// None: the watch shows changes as they are made.
     replay: Option<(u64, StreamClock)>,
-    saved: Saved,
+    saved: SavedRecord,
     /// The failure that was last logged, so that it isn't logged again each second.
     trouble: Option<String>,
 }
@@ -114,7 +114,7 @@ impl<'c> Session<'c> {
             pods: Api::all(counter.handles.client.clone()),
             pages: PageSize::default(),
             replay: None,
-            saved: Saved { version, changes, at: Instant::now(), bytes: 0 },
+            saved: SavedRecord { version, changes, at: Instant::now(), bytes: 0 },
             trouble: None,
         }
     }
@@ -131,7 +131,7 @@ impl<'c> Session<'c> {
             };
             match result {
                 Ok(()) => {}
-                Err(Failure::Record(error)) => return Err(error),
+                Err(SessionFailure::Record(error)) => return Err(error),
                 Err(failure) if failure.is_forgotten() => {
                     let error = with_causes(&failure);
                     warn!(error, "Some runs may be missing in what is counted: no keeper saw them end");
@@ -143,7 +143,7 @@ impl<'c> Session<'c> {
     }
 
     /// Logs a failure, unless it is the last one again, and waits for a second.
-    async fn fail(&mut self, failure: &Failure) {
+    async fn fail(&mut self, failure: &SessionFailure) {
         let error = with_causes(failure);
         if self.trouble.as_ref() != Some(&error) {
             warn!(error, "Counts no use of runs at the moment: trying again");
@@ -154,7 +154,7 @@ impl<'c> Session<'c> {
 
     /// Lists the pods of the version up to which the ledger has counted, and writes the record.
     /// Lists the pods as they are now if there is no such version, or `after_gap`.
-    async fn list(&mut self, after_gap: bool) -> Result<(), Failure> {
+    async fn list(&mut self, after_gap: bool) -> Result<(), SessionFailure> {
         let book = &self.handles.usage;
         let counted = book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
         let exact = counted.filter(|_| !after_gap);
@@ -170,7 +170,7 @@ impl<'c> Session<'c> {
             let _turn = self.pages.turn().await;
             let ObjectList { metadata, items, .. } = match self.pods.list(&page).await {
                 Err(error) if self.pages.shrink_after(&error) => continue,
-                list => list.map_err(Failure::List)?,
+                list => list.map_err(SessionFailure::List)?,
             };
             for pod in items {
                 self.listed(pod);
@@ -182,7 +182,7 @@ impl<'c> Session<'c> {
                 break metadata.resource_version.filter(|version| !version.is_empty());
             }
         };
-        let version = version.ok_or(Failure::NoVersion)?;
+        let version = version.ok_or(SessionFailure::NoVersion)?;
         self.replay = if exact.is_some() { self.replayed().await? } else { None };
         let now = self.handles.now();
         let runs = book.with(|ledger| {
@@ -196,9 +196,9 @@ impl<'c> Session<'c> {
     /// Returns the present version of the pods, and a clock that begins at the time of the record:
     /// the watch will first show the changes that were missed since. None: the version or the time
     /// isn't known.
-    async fn replayed(&self) -> Result<Option<(u64, StreamClock)>, Failure> {
+    async fn replayed(&self) -> Result<Option<(u64, StreamClock)>, SessionFailure> {
         let one = ListParams { limit: Some(1), ..ListParams::default() };
-        let list = self.pods.list(&one).await.map_err(Failure::List)?;
+        let list = self.pods.list(&one).await.map_err(SessionFailure::List)?;
         let present = list.metadata.resource_version.and_then(|version| version.parse().ok());
         let since = self.handles.usage.with(|ledger| ledger.counted_until()).flatten();
         Ok(present.zip(since.map(StreamClock::new)))
@@ -214,9 +214,9 @@ impl<'c> Session<'c> {
 
     /// Watches from the ledger's version until the API server ends the watch, and writes records
     /// when they are due.
-    async fn watch(&mut self) -> Result<(), Failure> {
+    async fn watch(&mut self) -> Result<(), SessionFailure> {
         let version = self.handles.usage.with(|ledger| ledger.version().map(str::to_owned)).flatten();
-        let version = version.ok_or(Failure::NoVersion)?;
+        let version = version.ok_or(SessionFailure::NoVersion)?;
         let params = WatchParams {
             field_selector: Some(BOUND.into()),
             timeout: Some(WATCH_SECONDS),
@@ -227,22 +227,22 @@ impl<'c> Session<'c> {
         let length = Duration::from_secs(WATCH_SECONDS.into()) + PATIENCE;
         let end = Instant::now() + length;
         let events = timeout(length, pods.watch(&params, &version)).await;
-        let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::Watch)?);
+        let mut events = pin!(events.map_err(|_| SessionFailure::Silent)?.map_err(SessionFailure::Watch)?);
         let mut ticks = interval(TICK);
         loop {
             tokio::select! {
                 event = events.next() => match event {
-                    Some(event) => self.take(event.map_err(Failure::Watch)?)?,
+                    Some(event) => self.take(event.map_err(SessionFailure::Watch)?)?,
                     None => return Ok(()),
                 },
                 _ = ticks.tick() => self.save_if_due().await?,
-                () = sleep_until(end) => return Err(Failure::Silent),
+                () = sleep_until(end) => return Err(SessionFailure::Silent),
             }
         }
     }
 
     /// Takes an event of the watch into the ledger.
-    fn take(&mut self, event: WatchEvent<PodWithRoom>) -> Result<(), Failure> {
+    fn take(&mut self, event: WatchEvent<PodWithRoom>) -> Result<(), SessionFailure> {
         match event {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.change(pod, false),
             WatchEvent::Deleted(pod) => self.change(pod, true),
@@ -252,7 +252,7 @@ impl<'c> Session<'c> {
                 let now = self.handles.now();
                 self.handles.usage.with(|ledger| ledger.advance(version, now));
             }
-            WatchEvent::Error(status) => return Err(Failure::Ended(status)),
+            WatchEvent::Error(status) => return Err(SessionFailure::Ended(status)),
         }
         self.trouble = None;
         Ok(())
@@ -295,7 +295,7 @@ impl<'c> Session<'c> {
         self.saved.at = Instant::now();
         match self.store.write(&record, &self.saved.version).await {
             Ok((version, bytes)) => {
-                self.saved = Saved { version, changes, bytes, ..self.saved };
+                self.saved = SavedRecord { version, changes, bytes, ..self.saved };
                 Ok(())
             }
             Err(error @ RecordError::Changed(_)) => Err(error),

@@ -3,13 +3,13 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
-use tenure_index::{SeenRun, Settings};
+use tenure_index::{CeilingOptions, SeenRun};
 use tenure_policy::usage::{PodRun, SeenAt};
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 use tenure_types::{projection::Pod, room::RunRequests, tensorstack::v1beta1, usage::UsageRecord};
 
 use super::*;
-use crate::metrics::{Metrics, State};
+use crate::metrics::{Metrics, MetricsSources};
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -28,7 +28,7 @@ fn ledger(queues: &Value) -> UsageLedger {
 }
 
 fn cluster() -> ClusterState {
-    let cluster = ClusterState::new(Settings::default());
+    let cluster = ClusterState::new(CeilingOptions::default());
     cluster.with(|index| index.apply_queue("q", &v1beta1::QueueSpec::default()));
     cluster
 }
@@ -126,7 +126,7 @@ fn shown(usage: UsageBook, cluster: ClusterState) -> Vec<String> {
     let mut registry = Registry::with_prefix("tenure_keeper");
     let metrics = Metrics::register(&mut Registry::default());
     let (clock, lead) = (ServerClock::default(), Leadership::always());
-    registry.register_collector(Box::new(State { cluster, clock, lead, metrics, usage }));
+    registry.register_collector(Box::new(MetricsSources { cluster, clock, lead, metrics, usage }));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     text.lines().filter(|line| line.contains("usage")).map(str::to_owned).collect()

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tenure_policy::message::Message;
 use tenure_service::{
     log::with_causes,
-    work::{Lease, Limits, Spread, Work, WorkQueue},
+    work::{Lease, Spread, Work, WorkLimits, WorkQueue},
 };
 use tenure_types::wait::Wait;
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ pub struct ReceiverQueue {
     pub receiver: String,
     /// The messages, each once.
     pub work: WorkQueue<QueuedMessage>,
-    state: Mutex<State>,
+    state: Mutex<ReceiverState>,
     metrics: Metrics,
 }
 
@@ -79,7 +79,7 @@ impl Work for QueuedMessage {
 
 /// The state of the receiver.
 #[derive(Debug, Default)]
-struct State {
+struct ReceiverState {
     /// The number of times that the queue was emptied.
     generation: u64,
     /// True if the last try has failed.
@@ -95,7 +95,7 @@ impl ReceiverQueue {
     pub fn new(receiver: &str, metrics: Metrics) -> Self {
         let (at_once, per_namespace, retry) = (AT_ONCE, AT_ONCE, RETRY);
         let (spread, capacity) = (Spread::Queue, CAPACITY);
-        let limits = Limits { at_once, per_namespace, retry, spread, capacity, ..Limits::default() };
+        let limits = WorkLimits { at_once, per_namespace, retry, spread, capacity, ..WorkLimits::default() };
         Self { receiver: receiver.into(), work: WorkQueue::new(limits), state: Mutex::default(), metrics }
     }
 
@@ -115,7 +115,7 @@ impl ReceiverQueue {
         let left = self.work.total();
         self.work.clear();
         let generation = state.generation.saturating_add(1);
-        *state = State { generation, ..State::default() };
+        *state = ReceiverState { generation, ..ReceiverState::default() };
         if left > 0 {
             self.dropped(&mut state, left, why);
         }
@@ -189,7 +189,7 @@ impl ReceiverQueue {
     }
 
     /// Counts dropped messages, and logs them at most once a minute.
-    fn dropped(&self, state: &mut State, count: usize, why: &str) {
+    fn dropped(&self, state: &mut ReceiverState, count: usize, why: &str) {
         self.metrics.messages.add([&self.receiver, &label(MessageResult::Dropped)], count);
         state.dropped = state.dropped.saturating_add(count);
         if state.complained.is_none_or(|at| at.elapsed() >= BETWEEN_COMPLAINTS) {

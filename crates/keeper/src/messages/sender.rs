@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tenure_policy::message::Receiver;
 use tenure_service::{
     leadership::Leadership,
-    work::{Lease, Run},
+    work::{Lease, WorkLoop},
 };
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -32,11 +32,11 @@ pub struct MessageSender(pub Messages);
 struct Tasks {
     set: JoinSet<()>,
     /// The tasks by the names of their receivers.
-    sending: BTreeMap<String, Sending>,
+    sending: BTreeMap<String, SenderTask>,
 }
 
 /// The task of one receiver.
-struct Sending {
+struct SenderTask {
     queue: Arc<ReceiverQueue>,
     /// The settings when the configuration was last looked at.
     settings: Receiver,
@@ -100,7 +100,7 @@ impl Tasks {
                 }
                 None => {
                     let task = set.spawn(send(Arc::clone(&queue), messages.config.clone(), ended.clone()));
-                    sending.insert(queue.receiver.clone(), Sending { queue, settings, task });
+                    sending.insert(queue.receiver.clone(), SenderTask { queue, settings, task });
                 }
             }
         }
@@ -110,7 +110,7 @@ impl Tasks {
 /// Sends the messages of a receiver, until no more come and all are sent.
 async fn send(queue: Arc<ReceiverQueue>, config: Current, ended: CancellationToken) {
     let poster = Poster::default();
-    let run = Run { queue: &queue.work, gate: None, end: &ended, drains: true };
+    let run = WorkLoop { queue: &queue.work, gate: None, end: &ended, drains: true };
     let post = async |lease| post(&queue, &poster, &config, lease).await;
     run.work(|| {}, std::future::pending::<()>, post).await;
 }

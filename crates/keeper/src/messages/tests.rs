@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tenure_index::Settings;
+use tenure_index::CeilingOptions;
 use tenure_policy::{
     config::Config,
     message::{Message, MessageFormat, Receiver, ReceiverUrl, SecretText},
@@ -62,7 +62,7 @@ fn event(reason: EventReason, time: &str) -> EventRecord {
 fn messages(config: &str) -> (Messages, Configure, Registry) {
     let mut registry = Registry::default();
     let (configure, current) =
-        Configure::new(Config::parse(config).unwrap(), ClusterState::new(Settings::default()));
+        Configure::new(Config::parse(config).unwrap(), ClusterState::new(CeilingOptions::default()));
     let metrics = Metrics::register(&mut registry);
     (Messages::new(current, ServerClock::default(), metrics), configure, registry)
 }

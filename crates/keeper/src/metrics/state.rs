@@ -1,6 +1,6 @@
 //! Metrics that are computed from the index and the ledger of usage when they are read.
 //!
-//! The registry calls the [`State`] for each page of metrics. Every replica shows its own index,
+//! The registry calls the [`MetricsSources`] for each page of metrics. Every replica shows its own index,
 //! but only the leader shows workloads and usage.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
@@ -11,7 +11,7 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
-use tenure_policy::queue_status::Workloads;
+use tenure_policy::queue_status::WorkloadCounts;
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use super::{Metrics, SOON};
@@ -19,7 +19,7 @@ use crate::{cluster::ClusterState, ledger::UsageBook};
 
 /// The sources of the computed metrics.
 #[derive(Debug)]
-pub struct State {
+pub struct MetricsSources {
     pub cluster: ClusterState,
     pub clock: ServerClock,
     pub lead: Leadership,
@@ -27,7 +27,7 @@ pub struct State {
     pub usage: UsageBook,
 }
 
-impl Collector for State {
+impl Collector for MetricsSources {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
         self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
@@ -62,7 +62,7 @@ impl Collector for State {
     }
 }
 
-impl State {
+impl MetricsSources {
     /// Shows the workloads of each queue of the run.ai family by state. Shows none while another
     /// keeper leads.
     fn encode_workloads(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -72,7 +72,7 @@ impl State {
         }
         let help = "Workloads of queues of scheduling.run.ai by queue and state; protected workloads also count as running";
         let mut gauges = encoder.encode_descriptor("workloads", help, None, MetricType::Gauge)?;
-        for (queue, Workloads { running, protected, paused, requeueing }) in &workloads {
+        for (queue, WorkloadCounts { running, protected, paused, requeueing }) in &workloads {
             for (state, count) in [
                 ("running", running),
                 ("protected", protected),

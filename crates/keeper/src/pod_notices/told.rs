@@ -12,15 +12,15 @@ use tokio::sync::Notify;
 
 /// The workloads, by the uid of the owner.
 #[derive(Debug, Default)]
-pub struct ToldWorkloads {
-    by_owner: Mutex<HashMap<Uid, ToldWorkload>>,
+pub struct NotifiedWorkloads {
+    by_owner: Mutex<HashMap<Uid, NotifiedWorkload>>,
     /// Notified when an end was announced or withdrawn.
     pub changed: Notify,
 }
 
 /// The pods of one workload.
 #[derive(Debug, Default)]
-struct ToldWorkload {
+struct NotifiedWorkload {
     namespace: String,
     /// The end that the pods are to show. None: they are to show none any more.
     end: Option<Timestamp>,
@@ -41,7 +41,7 @@ pub struct PodToShow {
     pub end: Option<Timestamp>,
 }
 
-impl ToldWorkloads {
+impl NotifiedWorkloads {
     /// Notes the end that was announced on an owner. None: the notice was withdrawn. With
     /// `is_news`, all pods of the owner are looked at again, including pods that have shown the
     /// same end.
@@ -101,7 +101,7 @@ impl ToldWorkloads {
 
     /// Calls `look` with the workload of a pod. None: the workload is forgotten, or has another end
     /// by now.
-    fn with<T>(&self, pod: &PodToShow, look: impl FnOnce(&mut ToldWorkload) -> T) -> Option<T> {
+    fn with<T>(&self, pod: &PodToShow, look: impl FnOnce(&mut NotifiedWorkload) -> T) -> Option<T> {
         let mut by_owner = self.by_owner.lock();
         // another end may have been announced since
         by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end).map(look)
@@ -113,7 +113,7 @@ impl ToldWorkloads {
     }
 }
 
-impl ToldWorkload {
+impl NotifiedWorkload {
     /// Returns the pods that may not show the end. Forgets pods that are gone from the index and
     /// from `others`.
     fn look(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
@@ -137,7 +137,7 @@ impl ToldWorkload {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_index::Settings;
+    use tenure_index::CeilingOptions;
 
     use super::*;
 
@@ -147,7 +147,7 @@ mod tests {
 
     /// Knows these pods, each of a ReplicaSet of its namespace.
     fn index(pods: &[(&str, &str)]) -> CeilingIndex {
-        let mut index = CeilingIndex::new(Settings::default());
+        let mut index = CeilingIndex::new(CeilingOptions::default());
         for (namespace, name) in pods {
             let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": namespace, "controller": true});
             let metadata = json!({
@@ -161,12 +161,12 @@ mod tests {
         index
     }
 
-    fn tell(told: &ToldWorkloads, namespace: &str, end: Option<i64>, is_news: bool) {
+    fn tell(told: &NotifiedWorkloads, namespace: &str, end: Option<i64>, is_news: bool) {
         let owner = (namespace, Uid::of(namespace));
         told.tell(owner, end.map(at), is_news, std::iter::empty());
     }
 
-    fn missing(told: &ToldWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
+    fn missing(told: &NotifiedWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
         let pods = told.missing(index, at(50));
         assert!(pods.iter().all(|pod| told.is_missing(pod)));
         pods
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_pod_is_handled_once_for_an_end_and_again_when_it_moves_or_is_told_again() {
-        let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
+        let (told, index) = (NotifiedWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
         for (end, is_news) in [(100, true), (100, true), (200, false), (150, false)] {
             tell(&told, "a", Some(end), is_news);
             let pods = missing(&told, &index);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_end_that_was_written_too_late_does_not_count_for_a_new_one() {
-        let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1")]));
+        let (told, index) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
         tell(&told, "a", Some(100), true);
         let pods = missing(&told, &index);
         tell(&told, "a", Some(200), false);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_comes_later_is_found_and_one_that_is_gone_is_forgotten() {
-        let (told, before) = (ToldWorkloads::default(), index(&[("a", "a1")]));
+        let (told, before) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
         tell(&told, "a", Some(100), true);
         told.gone(&missing(&told, &before)[0]);
         assert_eq!(missing(&told, &before), []);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_workload_is_forgotten_when_its_run_has_ended_or_its_pods_show_that_there_is_no_end() {
-        let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1")]));
+        let (told, index) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
         tell(&told, "a", Some(50), true);
         assert_eq!(missing(&told, &index), []);
         tell(&told, "a", None, true);

@@ -20,7 +20,7 @@ use tenure_types::{
 };
 use tracing::warn;
 
-use super::{Requeuer, Returning};
+use super::{Requeuer, ReturningOwner};
 use crate::action::Conflicts;
 
 /// The result of a try to resume an owner.
@@ -62,7 +62,7 @@ impl Requeuer {
         &self,
         paused: &Paused,
         owner: &OwnerReference,
-        lease: &Lease<Returning>,
+        lease: &Lease<ReturningOwner>,
     ) -> Result<Attempt, ApiError> {
         let mut conflicts = Conflicts::default();
         loop {
@@ -79,7 +79,7 @@ impl Requeuer {
         &self,
         paused: &Paused,
         owner: &OwnerReference,
-        lease: &Lease<Returning>,
+        lease: &Lease<ReturningOwner>,
     ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
         let found = lease.watch(self.handles.objects.live(namespace, owner)).await?;
@@ -150,7 +150,7 @@ impl Requeuer {
         namespace: &str,
         owner: &OwnerReference,
         patch: &Value,
-        lease: &Lease<Returning>,
+        lease: &Lease<ReturningOwner>,
     ) -> Result<Attempt, ApiError> {
         self.limit.until_ready().await;
         if self.handles.gate.is_open() {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tenure_policy::expiry::Scope;
 use tenure_service::{
     leadership::Election,
-    work::{Limits, PROMPT, WorkQueue},
+    work::{PROMPT, WorkLimits, WorkQueue},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ use crate::{
     pod_notices::PodNotices,
     returns::Requeuer,
     stamps::Stamps,
-    status::{BURST, Reporter, WRITES_PER_SECOND},
+    status::{BURST, StatusController, WRITES_PER_SECOND},
     terminations::Terminations,
 };
 
@@ -97,7 +97,7 @@ impl Args {
         let history = PausedHistory { handles: handles(), limit: shared.limit(), exempt_namespaces };
         let (version, complaints) = (self.runai_queue_version, Mutex::default());
         let limit = write_limit(WRITES_PER_SECOND, BURST);
-        let reporter = Reporter { handles: handles(), version, limit, complaints };
+        let reporter = StatusController { handles: handles(), version, limit, complaints };
         let usage = UsageCounter { handles: handles(), store };
         tokio::join!(
             evidence.run(lead, shutdown),
@@ -118,10 +118,10 @@ impl Args {
 /// three quarters of the slots, rounded up, and at least one. A call is slow only after twice the
 /// time that `threadiness` writes take by the rate limit, plus `PROMPT`: pauses that begin together
 /// wait for that limit together.
-fn limits(threadiness: NonZeroU32, writes_per_second: NonZeroU32) -> Limits {
+fn limits(threadiness: NonZeroU32, writes_per_second: NonZeroU32) -> WorkLimits {
     let waiting = Duration::from_secs(threadiness.get().into()) / writes_per_second.get();
     let at_once = threadiness.get() as usize;
     let per_namespace = at_once.saturating_sub(at_once / 4);
     let prompt = PROMPT.saturating_add(waiting.saturating_mul(2));
-    Limits { at_once, per_namespace, prompt, ..Limits::default() }
+    WorkLimits { at_once, per_namespace, prompt, ..WorkLimits::default() }
 }

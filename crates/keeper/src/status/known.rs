@@ -1,6 +1,6 @@
 //! The statuses of queues as the watch shows them, and the writes that they need.
 //!
-//! The store of queues feeds [`Statuses`], and the `Reporter` compares them with its reports. A
+//! The store of queues feeds [`Statuses`], and the `StatusController` compares them with its reports. A
 //! queue of the same name with another uid counts as new.
 
 use std::{
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 
 /// The statuses of all queues. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Statuses(Arc<Mutex<HashMap<String, Known>>>);
+pub struct Statuses(Arc<Mutex<HashMap<String, StatusRecord>>>);
 
 /// The status of one queue.
 #[derive(Debug, Default)]
-struct Known {
+struct StatusRecord {
     uid: String,
     /// The generation of the queue, as the watch has shown it.
     generation: Option<i64>,
@@ -89,7 +89,7 @@ impl Statuses {
             (known.status, known.generation) = (status, generation);
             return known.wanted.as_ref().is_none_or(|wanted| known.lacks(wanted));
         }
-        let known = Known { uid: uid.to_owned(), generation, status, ..Known::default() };
+        let known = StatusRecord { uid: uid.to_owned(), generation, status, ..StatusRecord::default() };
         all.insert(name.to_owned(), known);
         true
     }
@@ -141,7 +141,7 @@ impl Statuses {
     }
 }
 
-impl Known {
+impl StatusRecord {
     /// True if the status needs a write to show this report.
     fn lacks(&self, report: &QueueReport) -> bool {
         let Difference { children, own } = report.difference(&self.status, self.generation);
@@ -162,7 +162,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
     use tenure_policy::{
-        queue_status::{TreePlace, Workloads},
+        queue_status::{TreePlace, WorkloadCounts},
         runs::Runs,
     };
     use tenure_types::runai::QueueVersion;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn report(running: u32, children: &[&str]) -> QueueReport {
-        let workloads = Workloads { running, ..Workloads::default() };
+        let workloads = WorkloadCounts { running, ..WorkloadCounts::default() };
         QueueReport {
             children: children.iter().map(|&name| name.into()).collect(),
             workloads,

@@ -1,6 +1,6 @@
 //! Writes a queue's status by server-side apply, so that fields of other managers stay theirs.
 //!
-//! The [`Reporter`] calls `put` for each write. Writes of v3alpha1 go to the status subresource,
+//! The [`StatusController`] calls `put` for each write. Writes of v3alpha1 go to the status subresource,
 //! and those of v2 to the queue itself.
 
 use kube::{
@@ -16,7 +16,7 @@ use tenure_types::{
 };
 use thiserror::Error;
 
-use super::{Reporter, known::Write};
+use super::{StatusController, known::Write};
 
 /// The field manager of statuses. Other writes have another one, because an apply removes the
 /// fields that its manager has applied before and now leaves out.
@@ -27,7 +27,7 @@ const CHILDREN: &str = ".status.childQueues";
 
 /// The reason why a status wasn't written.
 #[derive(Debug, Error)]
-pub enum WriteError {
+pub enum StatusWriteError {
     #[error(transparent)]
     Api(#[from] ApiError),
     /// The returned status lacks what was applied.
@@ -35,10 +35,10 @@ pub enum WriteError {
     Dropped,
 }
 
-impl Reporter {
+impl StatusController {
     /// Writes the status of a queue, and returns the status that it has then. The names of the
     /// children are left out if another field manager owns them.
-    pub(super) async fn put(&self, write: &Write) -> Result<ObservedStatus, WriteError> {
+    pub(super) async fn put(&self, write: &Write) -> Result<ObservedStatus, StatusWriteError> {
         let status = match self.apply(write, write.children, !write.children).await {
             Err(ApiError::Owned(fields)) => {
                 let children = write.children && !fields.iter().any(|field| field == CHILDREN);
@@ -53,7 +53,7 @@ impl Reporter {
             _ => status,
         };
         let Difference { own, .. } = write.report.difference(&status, write.generation);
-        if own { Err(WriteError::Dropped) } else { Ok(status) }
+        if own { Err(StatusWriteError::Dropped) } else { Ok(status) }
     }
 
     /// Applies a report. With `children`, it names the child queues. With `force`, fields are taken

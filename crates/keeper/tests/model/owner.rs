@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     climb::Action,
     expiry::Family,
-    judge::{Act, Answers, Case, Climbed, Due, RunState, Task, judge},
+    judge::{Act, Case, CaseFacts, Climbed, DuePods, RunState, Task, judge},
     owners::OwnerTable,
     pause::{self, MAX_DURATION_EXCEEDED, OwnerObject, Return},
 };
@@ -172,7 +172,7 @@ impl OwnerWrite {
     fn expired(&self, pod: Pod, object: &Value) -> (Case, RunState) {
         let (owner, end) = (reference(self.based_on.uid), time(pod.started + CEILING));
         let found = serde_json::from_value(object.clone()).expect("an object");
-        let answers = Answers {
+        let answers = CaseFacts {
             pod: Some(Some(serde_json::from_value(json!({"metadata": {}, "spec": {}})).expect("a pod"))),
             is_still_there: Some(true),
             queues_are_as_known: Some(true),
@@ -186,7 +186,7 @@ impl OwnerWrite {
             stopped: HashMap::new(),
             object: Some((owner, Some(found))),
         };
-        let due = Due {
+        let due = DuePods {
             family: Family::Runai,
             queue: "q".into(),
             deadline: end,

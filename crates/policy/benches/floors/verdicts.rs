@@ -5,8 +5,8 @@ use std::{hint::black_box, time::Instant};
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     floor::Floors,
-    gang::{Progress, Shape},
-    preemption::{Place, Preemptor, Rules, Victim, Workload},
+    gang::{PodProgress, Shape},
+    preemption::{Preemptor, QueuePlace, Rules, Victim, Workload},
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
 };
@@ -75,10 +75,10 @@ fn populate<'a>(
     same: bool,
 ) -> (Preemptor<'a>, Vec<Workload<'a>>) {
     let mut numbers = Numbers(2);
-    let mut place = || Place::find(tree, Some(&numbers.one_of(&forest.leaves).0));
+    let mut place = || QueuePlace::find(tree, Some(&numbers.one_of(&forest.leaves).0));
     let claim = toleration::PreemptorClaim { priority: 50, never_preempts: false };
     let preemptor = Preemptor { place: place(), claim };
-    let places: Vec<Place<'a>> =
+    let places: Vec<QueuePlace<'a>> =
         (0..workloads).map(|_| if same { preemptor.place } else { place() }).collect();
     let (elastic, rigid) = (shape(None, &["a", "b"]), shape(Some(PODS), &[]));
     let workload = |(number, place)| {
@@ -99,7 +99,7 @@ impl<'a> Scene<'a> {
             part: None,
             place: workload.place,
             subgroup: pod % workload.shape.leaves().max(1),
-            progress: Progress::Running,
+            progress: PodProgress::Running,
             pool: None,
             class: class(number),
             scheduled_at: workload.start,

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    keys::{Form, KEYS, Key},
+    keys::{ConfigKey, Form, KEYS},
     names::nearest,
     problem::{ConfigError, Problem},
-    tree::{Entry, YamlNode, YamlValue},
+    tree::{YamlEntry, YamlNode, YamlValue},
 };
 use crate::field::FieldError;
 
@@ -23,7 +23,7 @@ pub const TWICE: &str = "is in the list already";
 
 /// The keys that a file sets, and the errors found so far.
 #[derive(Debug)]
-pub struct Checked<'r> {
+pub struct CheckedConfig<'r> {
     /// The file.
     pub root: &'r YamlNode,
     /// The paths of the keys with a value other than null, without the keys of list items.
@@ -32,7 +32,7 @@ pub struct Checked<'r> {
     pub problems: Vec<Problem>,
 }
 
-impl<'r> Checked<'r> {
+impl<'r> CheckedConfig<'r> {
     /// Compares a file with the table of its keys. The file must be a map.
     pub fn of(root: &'r YamlNode) -> Self {
         let mut checked = Self { root, set: BTreeSet::new(), problems: Vec::new() };
@@ -63,14 +63,14 @@ impl<'r> Checked<'r> {
 
     /// Checks the keys of a map. `path` is its path in the file, `pattern` the same path in the
     /// table.
-    fn map(&mut self, node: &YamlNode, entries: &[Entry], path: &str, pattern: &str) {
+    fn map(&mut self, node: &YamlNode, entries: &[YamlEntry], path: &str, pattern: &str) {
         let dot = if pattern.is_empty() { "" } else { "." };
-        let below = |key: &'static Key| {
+        let below = |key: &'static ConfigKey| {
             let name = key.path.strip_prefix(pattern)?.strip_prefix(dot)?;
             (!name.contains(['.', '['])).then_some((name, key))
         };
-        let known: Vec<(&str, &Key)> = KEYS.iter().filter_map(below).collect();
-        for Entry { line, key: name, value } in entries {
+        let known: Vec<(&str, &ConfigKey)> = KEYS.iter().filter_map(below).collect();
+        for YamlEntry { line, key: name, value } in entries {
             let path = format!("{path}{dot}{name}");
             match known.iter().find(|(known, _)| known == name) {
                 Some(_) if value.is_null() => {}
@@ -93,8 +93,8 @@ impl<'r> Checked<'r> {
     }
 
     /// Checks a value by its row in the table. The key counts as set, even if the value is refused.
-    fn value(&mut self, node: &YamlNode, path: &str, key: &'static Key) {
-        let Key { path: pattern, form, expected, is_hidden, .. } = *key;
+    fn value(&mut self, node: &YamlNode, path: &str, key: &'static ConfigKey) {
+        let ConfigKey { path: pattern, form, expected, is_hidden, .. } = *key;
         self.set.extend((!pattern.contains('[')).then_some(pattern));
         let refused = match (form, &node.tree) {
             (Form::Anything, _) | (Form::Boolean, YamlValue::Scalar(Value::Bool(_))) => return,
@@ -116,7 +116,7 @@ impl<'r> Checked<'r> {
         };
         if let Some(detail) = refused {
             // a map or a list in the wrong place may have a secret in it
-            let is_above = |key: &Key| key.is_hidden && pattern.starts_with(key.path);
+            let is_above = |key: &ConfigKey| key.is_hidden && pattern.starts_with(key.path);
             let is_whole = !matches!(node.tree, YamlValue::Scalar(_));
             let is_hidden = is_hidden || (is_whole && KEYS.iter().any(is_above));
             let shown = if is_hidden { HIDDEN.into() } else { node.to_json() };
@@ -125,7 +125,7 @@ impl<'r> Checked<'r> {
     }
 
     /// Checks the number of items, each item, and that no two items share the unique key.
-    fn list(&mut self, node: &YamlNode, items: &[YamlNode], path: &str, key: &Key) {
+    fn list(&mut self, node: &YamlNode, items: &[YamlNode], path: &str, key: &ConfigKey) {
         if let Some((most, noun)) = key.most.filter(|(most, _)| items.len() > *most) {
             let shown = format!("{} {noun}", items.len());
             self.refuse(node, path, shown, &format!("must have at most {most} {noun}"));
@@ -133,7 +133,7 @@ impl<'r> Checked<'r> {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            let is_of_items = |of: &&Key| of.path.strip_prefix(key.path) == Some("[]");
+            let is_of_items = |of: &&ConfigKey| of.path.strip_prefix(key.path) == Some("[]");
             if let Some(of_items) = KEYS.iter().find(is_of_items) {
                 self.value(item, &path, of_items);
             }

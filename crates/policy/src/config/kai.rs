@@ -14,7 +14,7 @@ use super::{
     keys::{DURATION, METHOD, PREEMPT, RECLAIM},
     names::nearest,
     problem::{ConfigError, Problem},
-    tree::{Entry, YamlNode, YamlValue},
+    tree::{YamlEntry, YamlNode, YamlValue},
 };
 use crate::{
     field::FieldError,
@@ -88,8 +88,8 @@ impl Kai {
     }
 
     /// Reads an argument of the plugin. The default stays where KAI can't read the value.
-    fn argument(&mut self, entry: &Entry) {
-        let Entry { line, key, value } = entry;
+    fn argument(&mut self, entry: &YamlEntry) {
+        let YamlEntry { line, key, value } = entry;
         let Some(name) = ARGUMENTS.into_iter().find(|name| name == key) else {
             let help = nearest(key, &ARGUMENTS).map(|name| format!(": did you mean {name}?"));
             let help = help.unwrap_or_default();

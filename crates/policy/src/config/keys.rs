@@ -45,7 +45,7 @@ const TEXT: &str = "must be a text";
 
 /// A row of the table: a key of the file, or the items of a list.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// The path in the file. `[]` stands for the items of a list: `nodePools[].name`.
     pub path: &'static str,
     pub form: Form,
@@ -83,47 +83,47 @@ pub enum Form {
     List,
 }
 
-const fn key(path: &'static str, form: Form, expected: &'static str) -> Key {
-    Key { path, form, expected, is_required: false, is_hidden: false, unique: None, most: None }
+const fn key(path: &'static str, form: Form, expected: &'static str) -> ConfigKey {
+    ConfigKey { path, form, expected, is_required: false, is_hidden: false, unique: None, most: None }
 }
 
-const fn boolean(path: &'static str) -> Key {
+const fn boolean(path: &'static str) -> ConfigKey {
     key(path, Form::Boolean, "must be true or false")
 }
 
-const fn number(path: &'static str) -> Key {
+const fn number(path: &'static str) -> ConfigKey {
     key(path, Form::Number, "must be a whole number")
 }
 
-const fn text(path: &'static str, expected: &'static str, is_good: fn(&str) -> bool) -> Key {
+const fn text(path: &'static str, expected: &'static str, is_good: fn(&str) -> bool) -> ConfigKey {
     key(path, Form::Text(is_good), expected)
 }
 
-const fn duration(path: &'static str) -> Key {
+const fn duration(path: &'static str) -> ConfigKey {
     key(path, Form::Parsed(parse::<ExtendedDuration>), DURATION)
 }
 
 /// A duration in `waitForPodsReady`, a block that queues have as well. `written` checks the block
 /// by the rules for queues.
-const fn later(path: &'static str) -> Key {
+const fn later(path: &'static str) -> ConfigKey {
     text(path, DURATION, any)
 }
 
-const fn map(path: &'static str) -> Key {
+const fn map(path: &'static str) -> ConfigKey {
     key(path, Form::Map, "must be a map of fields")
 }
 
 /// A list in which no two items share the key `unique`. Empty: no two items are the same.
-const fn list(path: &'static str, unique: &'static str) -> Key {
-    Key { unique: Some(unique), ..rows(path) }
+const fn list(path: &'static str, unique: &'static str) -> ConfigKey {
+    ConfigKey { unique: Some(unique), ..rows(path) }
 }
 
 /// A list whose items this table doesn't compare.
-const fn rows(path: &'static str) -> Key {
+const fn rows(path: &'static str) -> ConfigKey {
     key(path, Form::List, "must be a list")
 }
 
-impl Key {
+impl ConfigKey {
     /// The same key, which its map must set.
     const fn required(self) -> Self {
         Self { is_required: true, ..self }
@@ -154,7 +154,7 @@ fn parse<T: FromStr<Err = DurationError>>(text: &str) -> Result<(), String> {
 }
 
 /// All keys, in the order in which messages name them.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     duration(PREEMPT),
     duration(RECLAIM),
     text(METHOD, "must be lca (the default) or queue", |text| matches!(text, "lca" | "queue")),

@@ -18,7 +18,7 @@ use tenure_types::{
 use super::*;
 use crate::{
     floor::{PartialFloors, ReclaimResolveMethod},
-    guard::Scheduler,
+    guard::SchedulerUser,
     kueue::KueueQueue,
     requeue::Backoff,
 };
@@ -87,7 +87,7 @@ fn each_field_is_read() {
     assert_eq!(pods_ready.timestamp, RequeuingTimestamp::Creation);
     assert_eq!((pods_ready.count_from, pods_ready.on_capacity), (CountFrom::Creation, true));
     assert!(pods_ready.is_enabled);
-    assert_eq!(config.guarded.schedulers, [Scheduler::named("volcano")]);
+    assert_eq!(config.guarded.schedulers, [SchedulerUser::named("volcano")]);
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
 }

@@ -31,12 +31,12 @@ pub enum YamlValue {
     Scalar(Value),
     List(Vec<YamlNode>),
     /// The entries in the order of the file.
-    Map(Vec<Entry>),
+    Map(Vec<YamlEntry>),
 }
 
 /// A key of a map with its line, and the value.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct YamlEntry {
     pub line: u64,
     pub key: String,
     pub value: YamlNode,
@@ -190,7 +190,7 @@ impl<'de> Visitor<'de> for Trees {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlValue, A::Error> {
         let mut map = Vec::new();
         while let Some((key, value)) = entries.next_entry::<Spanned<String>, YamlNode>()? {
-            map.push(Entry { line: key.referenced.line(), key: key.value, value });
+            map.push(YamlEntry { line: key.referenced.line(), key: key.value, value });
         }
         Ok(YamlValue::Map(map))
     }

@@ -14,14 +14,14 @@ use tenure_types::{ExtendedDuration, runai::v3alpha1::WaitForPodsReady};
 
 use super::{
     Config, KaiSources, Kueue,
-    check::{Checked, TWICE},
+    check::{CheckedConfig, TWICE},
 };
 use crate::{
-    delegation::Bounds,
+    delegation::DelegationBounds,
     expiry::{GraceOnChange, PerFamily},
     floor::{Floors, PartialFloors, ReclaimResolveMethod},
     guard::Guarded,
-    kueue::{KueueQueue, Queues},
+    kueue::{KueueQueue, KueueQueues},
     message::{DEFAULT_SOURCE, MessageFormat, Receiver, ReceiverUrl, SecretText, check_url},
     notice::NoticePoints,
     owners::{OwnerTable, PauseRule},
@@ -141,7 +141,7 @@ fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(value: D) -> Re
 impl WrittenConfig {
     /// Returns the configuration, and adds the errors that several keys together show. The result
     /// counts only if `checked` has no problem.
-    pub fn config(self, checked: &mut Checked<'_>) -> Config {
+    pub fn config(self, checked: &mut CheckedConfig<'_>) -> Config {
         let defaults = Floors::default();
         let floors = Floors {
             preempt: self.floors.preempt.unwrap_or(defaults.preempt),
@@ -188,7 +188,7 @@ impl FloorRow {
     }
 }
 
-impl Checked<'_> {
+impl CheckedConfig<'_> {
     /// Checks that the limit isn't negative. None: the limit is unset or refused.
     fn paused_history_limit(&mut self, limit: Option<i32>) -> Option<usize> {
         let limit = usize::try_from(limit?);
@@ -226,8 +226,8 @@ impl Checked<'_> {
 
     /// Reads the rows for queues of Kueue. A row that names none or two queues is refused, and so
     /// is a row for a queue that has one already.
-    fn kueue_queues(&mut self, rows: Vec<KueueRow>) -> Queues {
-        let mut queues = Queues::default();
+    fn kueue_queues(&mut self, rows: Vec<KueueRow>) -> KueueQueues {
+        let mut queues = KueueQueues::default();
         for (index, KueueRow { local_queue, cluster_queue, queue }) in rows.into_iter().enumerate() {
             let path = format!("kueue.queues[{index}]");
             let of_kueue = match (local_queue, cluster_queue) {
@@ -253,14 +253,14 @@ impl Checked<'_> {
     }
 
     /// Reads the bounds of floors. A row without a floor is refused.
-    fn bounds(&mut self, rows: Vec<FloorRow>) -> Bounds {
+    fn bounds(&mut self, rows: Vec<FloorRow>) -> DelegationBounds {
         for (index, row) in rows.iter().enumerate() {
             if row.preempt.is_none() && row.reclaim.is_none() {
                 let detail = "must have preemptMinRuntime, reclaimMinRuntime or both";
                 self.refuse_at(&format!("delegation.bounds[{index}]"), None, detail);
             }
         }
-        Bounds(rows.into_iter().map(FloorRow::named).collect())
+        DelegationBounds(rows.into_iter().map(FloorRow::named).collect())
     }
 
     fn receivers(&mut self, rows: Vec<WrittenReceiver>) -> Vec<Receiver> {

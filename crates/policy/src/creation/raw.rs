@@ -94,7 +94,7 @@ pub fn fields<'b, const N: usize>(value: &'b RawValue, names: [&str; N]) -> [Opt
 
 /// Returns a text, with its escapes resolved. None: the value isn't a text.
 pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str(value.get()).ok().map(|Text(text)| text)
+    serde_json::from_str(value.get()).ok().map(|RawText(text)| text)
 }
 
 /// Returns a whole number of 64 bits. None: the value isn't one.
@@ -111,7 +111,7 @@ pub fn each<'b>(value: &'b RawValue, visit: &mut dyn FnMut(PathStep<'_>, &'b Raw
 
 /// A text that is borrowed from the JSON, unless it has escapes.
 #[derive(Deserialize)]
-struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
+struct RawText<'b>(#[serde(borrow)] Cow<'b, str>);
 
 /// Calls a function with each part.
 struct Parts<'v, 'b>(&'v mut dyn FnMut(PathStep<'_>, &'b RawValue));
@@ -124,7 +124,7 @@ impl<'b> Visitor<'b> for Parts<'_, 'b> {
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut entries: A) -> Result<(), A::Error> {
-        while let Some(Text(key)) = entries.next_key()? {
+        while let Some(RawText(key)) = entries.next_key()? {
             (self.0)(PathStep::Key(&key), entries.next_value()?);
         }
         Ok(())

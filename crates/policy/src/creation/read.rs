@@ -51,7 +51,7 @@ pub(super) enum AskingField {
 
 /// The value of a field that asks for a time to run.
 #[derive(Clone, Debug, Hash)]
-enum Asked<'b> {
+enum RawTime<'b> {
     Seconds(i64),
     Text(Cow<'b, str>),
 }
@@ -99,10 +99,10 @@ impl AskingOwner {
             false
         };
         if let Some(old) = old {
-            Reading { owner: Self::default(), is_new: &mut note }.parts(shape, old);
+            ObjectPass { owner: Self::default(), is_new: &mut note }.parts(shape, old);
         }
         let mut reading =
-            Reading { owner: Self::default(), is_new: &mut |identity| !known.contains(&identity) };
+            ObjectPass { owner: Self::default(), is_new: &mut |identity| !known.contains(&identity) };
         reading.parts(shape, new);
         let mut owner = reading.owner;
         let asks_nothing = owner.asks.is_empty() && owner.unreadable.is_empty();
@@ -121,13 +121,13 @@ impl AskingOwner {
 }
 
 /// A pass over an object. The pass over the old object only notes what it asks for.
-struct Reading<'r> {
+struct ObjectPass<'r> {
     owner: AskingOwner,
     /// Returns true if an ask counts, by the hash of its field and value.
     is_new: &'r mut dyn FnMut(u64) -> bool,
 }
 
-impl Reading<'_> {
+impl ObjectPass<'_> {
     /// Reads each part of an owner on which the times and places depend.
     fn parts(&mut self, shape: &OwnerShape, object: &RawValue) {
         let OwnerShape { owner, jobs, templates, metadata, deadlines, t9k_queue: _ } = shape;
@@ -198,7 +198,7 @@ impl Reading<'_> {
     /// Notes a number of seconds. Anything but a positive whole number asks for nothing.
     fn deadline(&mut self, field: AskingField, place: &dyn Fn() -> String, seconds: Option<&RawValue>) {
         if let Some(seconds) = seconds.and_then(number).filter(|seconds| *seconds > 0) {
-            self.ask(field, place, Asked::Seconds(seconds));
+            self.ask(field, place, RawTime::Seconds(seconds));
         }
     }
 
@@ -207,7 +207,7 @@ impl Reading<'_> {
         let key = keys::MAX_DURATION_ANNOTATION;
         let [value] = annotations.map_or([None], |annotations| fields(annotations, [key]));
         if let Some(text) = value.and_then(text) {
-            self.ask(field, &|| format!("{at}.annotations[{key}]"), Asked::Text(text));
+            self.ask(field, &|| format!("{at}.annotations[{key}]"), RawTime::Text(text));
         }
     }
 
@@ -217,23 +217,25 @@ impl Reading<'_> {
         let [value] = labels.map_or([None], |labels| fields(labels, [key]));
         let seconds = value.and_then(text).and_then(|text| text.parse().ok());
         if let Some(seconds) = seconds.filter(|seconds| *seconds > 0) {
-            self.ask(field, &|| format!("{at}.labels[{key}]"), Asked::Seconds(seconds));
+            self.ask(field, &|| format!("{at}.labels[{key}]"), RawTime::Seconds(seconds));
         }
     }
 
     /// Notes an ask, unless the old object has the same. `place` returns the path of the field; it
     /// is called only if the path is needed.
-    fn ask(&mut self, field: AskingField, place: &dyn Fn() -> String, asked: Asked<'_>) {
+    fn ask(&mut self, field: AskingField, place: &dyn Fn() -> String, asked: RawTime<'_>) {
         let mut hasher = DefaultHasher::new();
         (field, &asked).hash(&mut hasher);
         if !(self.is_new)(hasher.finish()) {
             return;
         }
         let AskingOwner { asks, unreadable, .. } = &mut self.owner;
-        let in_seconds = matches!(asked, Asked::Seconds(_));
+        let in_seconds = matches!(asked, RawTime::Seconds(_));
         let (value, time, error) = match asked {
-            Asked::Seconds(seconds) => (Value::from(seconds), Some(SignedDuration::from_secs(seconds)), None),
-            Asked::Text(text) => {
+            RawTime::Seconds(seconds) => {
+                (Value::from(seconds), Some(SignedDuration::from_secs(seconds)), None)
+            }
+            RawTime::Text(text) => {
                 let OwnCeiling { counts, error } = own_ceiling(&text);
                 (Value::from(&*text), counts.map(ExtendedDuration::to_signed), error)
             }

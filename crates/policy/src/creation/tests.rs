@@ -47,7 +47,7 @@ fn read(kind: &str, new: &Value, old: Option<&Value>) -> Option<AskingOwner> {
 }
 
 fn queues(owner: &AskingOwner) -> BTreeSet<FamilyQueue> {
-    owner.queues("team", &Queues::default(), &HashMap::new())
+    owner.queues("team", &KueueQueues::default(), &HashMap::new())
 }
 
 fn train() -> ObjectReference {
@@ -387,7 +387,7 @@ fn the_queue_of_a_group_comes_first_and_one_that_is_not_known_gives_no_answer() 
     assert_eq!(owner.groups(), BTreeSet::from([gang.clone()]));
     let found = |lookup: Option<GroupLookup>| {
         let found = lookup.map(|lookup| (gang.clone(), lookup)).into_iter().collect();
-        owner.queues("team", &Queues::default(), &found).into_iter().next().map(|(_, queue)| queue)
+        owner.queues("team", &KueueQueues::default(), &found).into_iter().next().map(|(_, queue)| queue)
     };
     assert_eq!(found(Some(GroupLookup::Found(Some("research".into())))).as_deref(), Some("research"));
     assert_eq!(found(Some(GroupLookup::Found(None))).as_deref(), Some("free"));
@@ -420,7 +420,7 @@ fn a_queue_of_kueues_stands_for_the_one_that_is_configured() {
     of_kueue["spec"]["template"]["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "main"});
     let owner = read("batch/Job", &of_kueue, None).unwrap();
     let row = KueueQueue::Local { namespace: Some("team".into()), name: "main".into() };
-    let rows = Queues(vec![(row, "research".into())]);
+    let rows = KueueQueues(vec![(row, "research".into())]);
     let research = BTreeSet::from([(Family::Runai, "research".to_owned())]);
     assert_eq!(owner.queues("team", &rows, &HashMap::new()), research);
     assert_eq!(owner.queues("other", &rows, &HashMap::new()), BTreeSet::new());

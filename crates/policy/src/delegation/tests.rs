@@ -4,13 +4,13 @@ use tenure_types::{Written, runai::v3alpha1};
 use super::*;
 
 /// Below `company`, `research` is bounded to 2h and 30m, and `vision` below it to 1h.
-fn bounds() -> Bounds {
+fn bounds() -> DelegationBounds {
     let bound = |preempt: &str, reclaim: Option<&str>| PartialFloors {
         preempt: Some(duration(preempt)),
         reclaim: reclaim.map(duration),
     };
     let rows = [("research", bound("2h", Some("30m"))), ("vision", bound("1h", None))];
-    Bounds(rows.map(|(name, bound)| (name.to_owned(), bound)).into())
+    DelegationBounds(rows.map(|(name, bound)| (name.to_owned(), bound)).into())
 }
 
 fn duration(text: &str) -> ExtendedDuration {
@@ -49,7 +49,7 @@ fn change(
 ) -> Vec<String> {
     let old = old.map(|old| RunaiQueue::read(old).0);
     let read = RunaiQueue::read(new).0;
-    let change = Change { name, new: &read, old: old.as_ref() };
+    let change = QueueChange { name, new: &read, old: old.as_ref() };
     let written = |field| match field {
         Inherited::Preempt => new.preempt_min_runtime.as_ref().map(Written::as_str),
         Inherited::Reclaim => new.reclaim_min_runtime.as_ref().map(Written::as_str),
@@ -106,14 +106,14 @@ fn a_floor_is_at_most_the_bound_of_the_queue_itself_and_of_all_above() {
 #[test]
 fn without_bounds_every_floor_is_fine() {
     let new = RunaiQueue::read(&preempt("research", "1000h")).0;
-    let change = Change { name: "a", new: &new, old: None };
-    assert_eq!(Bounds::default().exceeded(&change, |_| None, &tree(&[]), &Floors::default()), []);
+    let change = QueueChange { name: "a", new: &new, old: None };
+    assert_eq!(DelegationBounds::default().exceeded(&change, |_| None, &tree(&[]), &Floors::default()), []);
 }
 
 #[test]
 fn a_longer_floor_of_a_queue_below_does_not_make_its_own_longer() {
     // the least counts, not the nearest
-    let bounds = Bounds(
+    let bounds = DelegationBounds(
         [("research", "1h"), ("vision", "2h")]
             .map(|(name, text)| {
                 (name.to_owned(), PartialFloors { preempt: Some(duration(text)), reclaim: None })
@@ -121,7 +121,7 @@ fn a_longer_floor_of_a_queue_below_does_not_make_its_own_longer() {
             .into(),
     );
     let new = RunaiQueue::read(&preempt("vision", "90m")).0;
-    let change = Change { name: "a", new: &new, old: None };
+    let change = QueueChange { name: "a", new: &new, old: None };
     let errors = bounds.exceeded(&change, |_| Some("90m"), &tree(&[]), &Floors::default());
     assert!(errors[0].to_string().contains("at most 1h"), "{errors:?}");
 }
@@ -211,7 +211,7 @@ fn a_floor_is_not_removed_where_the_default_is_longer() {
     };
     let [old, new] =
         [queue("company", None, Some("5m")), none("company")].map(|spec| RunaiQueue::read(&spec).0);
-    let change = Change { name: "research", new: &new, old: Some(&old) };
+    let change = QueueChange { name: "research", new: &new, old: Some(&old) };
     let errors = bounds().exceeded(&change, |_| None, &tree(&[]), &floors);
     assert!(errors[0].to_string().contains("without one 1h applies, of node pool \"a100\""), "{errors:?}");
 }

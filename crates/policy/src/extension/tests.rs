@@ -65,13 +65,13 @@ fn going(allowance: Allowance, count: u32, total: i64) -> RequestedRun {
     RequestedRun::Going(GoingRun { queue, limited_by, has_ceiling: true, allowance, count, total })
 }
 
-fn decided(duration: &str, run: &RequestedRun) -> Decision {
+fn decided(duration: &str, run: &RequestedRun) -> ExtensionDecision {
     decide(&extension(duration, &json!(null)), run)
 }
 
-fn denial(decision: &Decision) -> &str {
+fn denial(decision: &ExtensionDecision) -> &str {
     match decision {
-        Decision::Deny(why) => why,
+        ExtensionDecision::Deny(why) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -79,10 +79,10 @@ fn denial(decision: &Decision) -> &str {
 #[test]
 fn a_request_is_granted_at_once_as_far_as_the_total_of_the_run_is_approved() {
     let of = allowance(2, 8, None);
-    assert_eq!(decided("2h", &going(of, 0, 0)), Decision::Grant(hours(2)));
-    assert_eq!(decided("1h", &going(of, 1, 1)), Decision::Grant(hours(1)));
-    assert!(matches!(decided("1h1s", &going(of, 1, 1)), Decision::Await(_)));
-    assert!(matches!(decided("6h", &going(of, 1, 2)), Decision::Await(_)), "up to the total");
+    assert_eq!(decided("2h", &going(of, 0, 0)), ExtensionDecision::Grant(hours(2)));
+    assert_eq!(decided("1h", &going(of, 1, 1)), ExtensionDecision::Grant(hours(1)));
+    assert!(matches!(decided("1h1s", &going(of, 1, 1)), ExtensionDecision::Await(_)));
+    assert!(matches!(decided("6h", &going(of, 1, 2)), ExtensionDecision::Await(_)), "up to the total");
 }
 
 #[test]
@@ -112,21 +112,23 @@ fn a_request_or_a_grant_ends_with_the_run_that_it_is_for() {
         decide(&extension("1h", &json!({"state": state, "granted": "1h"})), run)
     };
     for state in ["Pending", "Granted"] {
-        assert_eq!(of(state, &RequestedRun::Over), Decision::End, "{state}");
-        assert_eq!(of(state, &RequestedRun::Unknown), Decision::Keep, "{state}");
+        assert_eq!(of(state, &RequestedRun::Over), ExtensionDecision::End, "{state}");
+        assert_eq!(of(state, &RequestedRun::Unknown), ExtensionDecision::Keep, "{state}");
     }
     let without_queue = RequestedRun::WithoutQueue("reserch".into());
-    assert!(matches!(of("Pending", &without_queue), Decision::Await(why) if why.contains("\"reserch\"")));
+    assert!(
+        matches!(of("Pending", &without_queue), ExtensionDecision::Await(why) if why.contains("\"reserch\""))
+    );
     for state in ["Granted", "Denied"] {
-        assert_eq!(of(state, &without_queue), Decision::Keep, "{state}");
+        assert_eq!(of(state, &without_queue), ExtensionDecision::Keep, "{state}");
     }
     for state in ["Denied", "Used", "Expired"] {
-        assert_eq!(of(state, &RequestedRun::Over), Decision::Keep, "{state}");
-        assert_eq!(of(state, &going(allowance(2, 8, None), 0, 0)), Decision::Keep, "{state}");
+        assert_eq!(of(state, &RequestedRun::Over), ExtensionDecision::Keep, "{state}");
+        assert_eq!(of(state, &going(allowance(2, 8, None), 0, 0)), ExtensionDecision::Keep, "{state}");
     }
     assert_eq!(
         of("Granted", &going(allowance(0, 0, None), 0, 0)),
-        Decision::Keep,
+        ExtensionDecision::Keep,
         "it counts as far as it may"
     );
 }

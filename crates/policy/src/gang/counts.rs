@@ -1,6 +1,6 @@
 //! The pods of a workload, counted towards its minimums.
 //!
-//! The index keeps the [`Counts`] of ready pods up to date with each change of a pod.
+//! The index keeps the [`GangCounts`] of ready pods up to date with each change of a pod.
 //! `crate::preemption` reads a [`Headcount`] and computes the losses of a preemption. The count of
 //! a parent is always the number of its children that meet their minimums.
 
@@ -11,7 +11,7 @@ use super::{Shape, tree::SubgroupNode};
 /// The numbers of pods of a workload and of each subgroup. They must always be used with the shape
 /// by which they were counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct GangCounts {
     /// The number of all pods, those of no subgroup included.
     pub(super) total: u32,
     /// For each subgroup, the number of its pods. For each parent, the number of its children that
@@ -19,7 +19,7 @@ pub struct Counts {
     pub(super) nodes: Box<[u32]>,
 }
 
-impl Counts {
+impl GangCounts {
     /// Returns the number of all pods.
     pub const fn total(&self) -> u32 {
         self.total
@@ -154,19 +154,19 @@ pub struct Headcount {
     /// True if the live pods can spare one.
     is_elastic: bool,
     /// The scheduled pods.
-    running: Counts,
+    running: GangCounts,
 }
 
 impl Headcount {
     /// Returns the headcount of a workload of one running pod, which can't be spared.
     pub fn alone() -> Self {
-        let running = Counts { total: 1, nodes: Box::default() };
+        let running = GangCounts { total: 1, nodes: Box::default() };
         Self { live: 1, are_enough: true, is_elastic: false, running }
     }
 
     /// Creates a headcount. `live` has the pods that run or wait, without those that have ended or
     /// terminate. `running` has the running ones among them.
-    pub fn new(shape: &Shape, live: &Counts, running: Counts) -> Self {
+    pub fn new(shape: &Shape, live: &GangCounts, running: GangCounts) -> Self {
         let (are_enough, is_elastic) = (live.are_enough(shape), live.can_spare_one(shape));
         Self { live: live.total, are_enough, is_elastic, running }
     }
@@ -187,7 +187,7 @@ impl Headcount {
     }
 
     /// Returns the scheduled pods.
-    pub const fn running(&self) -> &Counts {
+    pub const fn running(&self) -> &GangCounts {
         &self.running
     }
 }

@@ -25,7 +25,7 @@ fn pods(seconds: &[(&str, u32)]) -> Vec<Pod> {
 }
 
 fn started(shape: &Shape, pods: &[Pod]) -> Option<String> {
-    let running = pods.iter().filter(|pod| progress(pod) == Progress::Running);
+    let running = pods.iter().filter(|pod| progress(pod) == PodProgress::Running);
     let active = running.filter_map(|pod| Some((shape.subgroup(pod), pod.scheduled_at()?.0)));
     shape.shown_start(active).map(|at| at.strftime("%S").to_string())
 }

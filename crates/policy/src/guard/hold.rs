@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 
 use super::{
-    Asked, GuardVerdict, GuardedPod, Hold, Nominated, Operation, Reason, UnknownPreemptor,
+    GuardVerdict, GuardedPod, Hold, NominatedPod, Operation, RemovalRequest, UnknownPreemptor, VerdictReason,
     words::{self, seconds_left},
 };
 use crate::{
@@ -26,18 +26,22 @@ const SOON: i32 = 1;
 impl GuardedPod<'_> {
     /// Decides about a scheduler's deletion: by a permit, by the nominated pods, or against an
     /// unknown preemptor.
-    pub(super) fn deletion(&self, asked: &Asked<'_>, permit: Option<&(String, String)>) -> GuardVerdict {
+    pub(super) fn deletion(
+        &self,
+        asked: &RemovalRequest<'_>,
+        permit: Option<&(String, String)>,
+    ) -> GuardVerdict {
         if let Some(preemptor) = permit {
             return GuardVerdict {
                 preemptor: Some(preemptor.clone()),
-                ..GuardVerdict::allowed(Reason::Permit)
+                ..GuardVerdict::allowed(VerdictReason::Permit)
             };
         }
         let nominated = self.of_nominated(asked);
         match asked.unknown_preemptor {
             UnknownPreemptor::Stricter => nominated.unwrap_or_else(|| {
                 let ruling = self.rules.against_anybody(&self.victim, self.priority);
-                self.verdict(asked, Reason::Protected, &ruling, None)
+                self.verdict(asked, VerdictReason::Protected, &ruling, None)
             }),
             // a nominated pod belongs to another scheduler, so it can't hold up this deletion. The
             // preemptor may be one that the class doesn't tolerate, and nothing will ever show
@@ -51,30 +55,34 @@ impl GuardedPod<'_> {
     }
 
     /// Decides about an eviction, against an unknown preemptor.
-    pub(super) fn eviction(&self, asked: &Asked<'_>) -> GuardVerdict {
+    pub(super) fn eviction(&self, asked: &RemovalRequest<'_>) -> GuardVerdict {
         // a drain must be able to end
         self.with_an_end(asked, |victim| self.rules.against_anybody(victim, self.priority))
     }
 
     /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still
     /// counts.
-    fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> GuardVerdict {
+    fn with_an_end<'r>(
+        &self,
+        asked: &RemovalRequest<'_>,
+        rule: impl Fn(&Victim<'_>) -> Ruling<'r>,
+    ) -> GuardVerdict {
         let ruling = rule(&self.victim);
         if ruling.rule.is_none_or(Rule::is_of_floor) || ruling.until.is_some() {
-            return self.verdict(asked, Reason::Protected, &ruling, None);
+            return self.verdict(asked, VerdictReason::Protected, &ruling, None);
         }
         let ruling = rule(&Victim { class: ClassState::None, ..self.victim });
         match ruling.rule {
-            None => GuardVerdict::allowed(Reason::Endless),
-            Some(_) => self.verdict(asked, Reason::Protected, &ruling, None),
+            None => GuardVerdict::allowed(VerdictReason::Endless),
+            Some(_) => self.verdict(asked, VerdictReason::Protected, &ruling, None),
         }
     }
 
     /// Decides by the pods that are nominated to the node. If none of them may preempt the pod now,
     /// the first that may do so later is named. None: the priority or policy of each nominated pod
     /// rules out a preemption.
-    fn of_nominated(&self, asked: &Asked<'_>) -> Option<GuardVerdict> {
-        let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
+    fn of_nominated(&self, asked: &RemovalRequest<'_>) -> Option<GuardVerdict> {
+        let mut waits: Option<(Ruling<'_>, &NominatedPod<'_>)> = None;
         for nominated in &self.nominated {
             let claim = nominated.preemptor.claim;
             if claim.priority <= self.priority || claim.never_preempts {
@@ -83,7 +91,7 @@ impl GuardedPod<'_> {
             let verdict = self.rules.verdict(&nominated.preemptor, &[self.victim]);
             if verdict.allowed {
                 let preemptor = Some(name(nominated));
-                return Some(GuardVerdict { preemptor, ..GuardVerdict::allowed(Reason::Nominated) });
+                return Some(GuardVerdict { preemptor, ..GuardVerdict::allowed(VerdictReason::Nominated) });
             }
             let Some(ruling) = verdict.rulings.into_iter().next() else { continue };
             let earlier = |(first, _): &(Ruling<'_>, _)| end(&ruling) < end(first);
@@ -92,21 +100,21 @@ impl GuardedPod<'_> {
             }
         }
         let (ruling, nominated) = waits?;
-        Some(self.verdict(asked, Reason::NominatedWaits, &ruling, Some(nominated)))
+        Some(self.verdict(asked, VerdictReason::NominatedWaits, &ruling, Some(nominated)))
     }
 
     /// Returns the verdict of a ruling: denied for this reason if a rule protects the pod.
     fn verdict(
         &self,
-        asked: &Asked<'_>,
-        reason: Reason,
+        asked: &RemovalRequest<'_>,
+        reason: VerdictReason,
         ruling: &Ruling<'_>,
-        preemptor: Option<&Nominated<'_>>,
+        preemptor: Option<&NominatedPod<'_>>,
     ) -> GuardVerdict {
-        let Some(rule) = ruling.rule else { return GuardVerdict::allowed(Reason::Unprotected) };
+        let Some(rule) = ruling.rule else { return GuardVerdict::allowed(VerdictReason::Unprotected) };
         let left = seconds_to_wait(ruling.until, self.rules.now);
         let retry_after = match (asked.operation, reason) {
-            (Operation::Delete, Reason::Protected) => SOON,
+            (Operation::Delete, VerdictReason::Protected) => SOON,
             (Operation::Delete, _) => left.min(LONGEST_RETRY),
             (Operation::Evict, _) if left <= LONGEST_RETRY => left,
             // clients of Kubernetes sleep for the given time without a message, ten times over.
@@ -124,7 +132,7 @@ fn end(ruling: &Ruling<'_>) -> Timestamp {
     ruling.until.unwrap_or(Timestamp::MAX)
 }
 
-fn name(nominated: &Nominated<'_>) -> (String, String) {
+fn name(nominated: &NominatedPod<'_>) -> (String, String) {
     (nominated.namespace.to_owned(), nominated.name.to_owned())
 }
 

@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     floor::Floors,
-    gang::Progress,
-    preemption::{Place, Workload, tests::of_subgroups},
+    gang::PodProgress,
+    preemption::{QueuePlace, Workload, tests::of_subgroups},
     queue::RunaiQueue,
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
@@ -36,7 +36,7 @@ impl World {
 
     /// A pod by itself that started at 0.
     fn workload(&self) -> Workload<'static> {
-        let place = Place::find(&self.tree, Some("q"));
+        let place = QueuePlace::find(&self.tree, Some("q"));
         Workload::alone(place, Some(at(0)))
     }
 
@@ -46,7 +46,7 @@ impl World {
             part: None,
             place: workload.place,
             subgroup: 0,
-            progress: Progress::Running,
+            progress: PodProgress::Running,
             pool: None,
             class: ClassState::None,
             scheduled_at: Some(at(0)),
@@ -60,23 +60,31 @@ impl World {
         }
     }
 
-    fn nominated<'a>(&self, name: &'a str, queue: &'a str, priority: i32) -> Nominated<'a> {
+    fn nominated<'a>(&self, name: &'a str, queue: &'a str, priority: i32) -> NominatedPod<'a> {
         let claim = toleration::PreemptorClaim { priority, never_preempts: false };
-        let preemptor = Preemptor { place: Place::find(&self.tree, Some(queue)), claim };
-        Nominated { namespace: "wait", name, preemptor }
+        let preemptor = Preemptor { place: QueuePlace::find(&self.tree, Some(queue)), claim };
+        NominatedPod { namespace: "wait", name, preemptor }
     }
 }
 
-const fn asked(operation: Operation) -> Asked<'static> {
+const fn asked(operation: Operation) -> RemovalRequest<'static> {
     let unknown_preemptor = UnknownPreemptor::Stricter;
-    Asked { operation, user: SCHEDULER, groups: &[], namespace: "ns", name: "pod", unknown_preemptor }
+    RemovalRequest {
+        operation,
+        user: SCHEDULER,
+        groups: &[],
+        namespace: "ns",
+        name: "pod",
+        unknown_preemptor,
+    }
 }
 
-const DELETE: Asked<'static> = asked(Operation::Delete);
-const EVICT: Asked<'static> = asked(Operation::Evict);
+const DELETE: RemovalRequest<'static> = asked(Operation::Delete);
+const EVICT: RemovalRequest<'static> = asked(Operation::Evict);
 
 /// A deletion by a scheduler that nominates no pod.
-const DELETE_UNSHOWN: Asked<'static> = Asked { unknown_preemptor: UnknownPreemptor::Weaker, ..DELETE };
+const DELETE_UNSHOWN: RemovalRequest<'static> =
+    RemovalRequest { unknown_preemptor: UnknownPreemptor::Weaker, ..DELETE };
 
 fn found(known: GuardedPod<'_>) -> PodFacts<'_> {
     PodFacts { known: Some(known), ..PodFacts::default() }
@@ -96,22 +104,22 @@ fn what_is_asked_first_counts() {
     let world = World::new();
     let (workload, waiting) = (world.workload(), world.workload());
     let guarded = Guarded {
-        schedulers: [SCHEDULER, MANAGER, "boss"].map(Scheduler::named).into(),
+        schedulers: [SCHEDULER, MANAGER, "boss"].map(SchedulerUser::named).into(),
         exempt_users: [MANAGER, "boss"].map(str::to_owned).into(),
         exempt_groups: ["bosses".to_owned()].into(),
         exempt_namespaces: ["kube-system".to_owned()].into(),
     };
-    let known = |now, nominated: &[Nominated<'static>]| GuardedPod {
+    let known = |now, nominated: &[NominatedPod<'static>]| GuardedPod {
         nominated: nominated.to_vec(),
         ..world.known(&workload, now)
     };
     let may = world.nominated("may", "q", 9);
     let may_not = world.nominated("may-not", "other", 9);
     let mut pending = world.known(&waiting, 0);
-    pending.victim.progress = Progress::Waiting;
+    pending.victim.progress = PodProgress::Waiting;
     let permit = Some(("wait".to_owned(), "granted".to_owned()));
     let all = PodFacts {
-        spared: Some(Reason::Unguarded),
+        spared: Some(VerdictReason::Unguarded),
         namespace_goes: true,
         syncing: true,
         known: None,
@@ -122,29 +130,41 @@ fn what_is_asked_first_counts() {
     let synced = PodFacts { syncing: false, ..staying.clone() };
     let both = names(&["system:nodes", "bosses"]);
     let bosses = names(&["bosses"]);
-    let steps: [(&str, &[String], &str, PodFacts<'_>, Reason); 16] = [
-        (MANAGER, &both, "kube-system", all.clone(), Reason::Kubelet),
-        (MANAGER, &bosses, "kube-system", all.clone(), Reason::Controller),
-        ("boss", &bosses, "kube-system", all.clone(), Reason::ExemptUser),
-        ("admin", &bosses, "kube-system", all.clone(), Reason::ExemptGroup),
-        ("admin", &[], "kube-system", all.clone(), Reason::ExemptNamespace),
-        ("admin", &[], "ns", all.clone(), Reason::OtherUser),
-        (SCHEDULER, &[], "ns", all.clone(), Reason::Unguarded),
-        (SCHEDULER, &[], "ns", unspared, Reason::NamespaceTerminating),
-        (SCHEDULER, &[], "ns", staying, Reason::Syncing),
-        (SCHEDULER, &[], "ns", synced, Reason::Unknown),
-        (SCHEDULER, &[], "ns", PodFacts { permit: permit.clone(), ..found(pending) }, Reason::NotScheduled),
-        (SCHEDULER, &[], "ns", PodFacts { permit, ..found(known(70, &[may_not, may])) }, Reason::Permit),
-        (SCHEDULER, &[], "ns", found(known(70, &[may_not, may])), Reason::Nominated),
-        (SCHEDULER, &[], "ns", found(known(70, &[may_not])), Reason::NominatedWaits),
-        (SCHEDULER, &[], "ns", found(known(70, &[])), Reason::Protected),
-        (SCHEDULER, &[], "ns", found(known(100, &[])), Reason::Unprotected),
+    let steps: [(&str, &[String], &str, PodFacts<'_>, VerdictReason); 16] = [
+        (MANAGER, &both, "kube-system", all.clone(), VerdictReason::Kubelet),
+        (MANAGER, &bosses, "kube-system", all.clone(), VerdictReason::Controller),
+        ("boss", &bosses, "kube-system", all.clone(), VerdictReason::ExemptUser),
+        ("admin", &bosses, "kube-system", all.clone(), VerdictReason::ExemptGroup),
+        ("admin", &[], "kube-system", all.clone(), VerdictReason::ExemptNamespace),
+        ("admin", &[], "ns", all.clone(), VerdictReason::OtherUser),
+        (SCHEDULER, &[], "ns", all.clone(), VerdictReason::Unguarded),
+        (SCHEDULER, &[], "ns", unspared, VerdictReason::NamespaceTerminating),
+        (SCHEDULER, &[], "ns", staying, VerdictReason::Syncing),
+        (SCHEDULER, &[], "ns", synced, VerdictReason::Unknown),
+        (
+            SCHEDULER,
+            &[],
+            "ns",
+            PodFacts { permit: permit.clone(), ..found(pending) },
+            VerdictReason::NotScheduled,
+        ),
+        (
+            SCHEDULER,
+            &[],
+            "ns",
+            PodFacts { permit, ..found(known(70, &[may_not, may])) },
+            VerdictReason::Permit,
+        ),
+        (SCHEDULER, &[], "ns", found(known(70, &[may_not, may])), VerdictReason::Nominated),
+        (SCHEDULER, &[], "ns", found(known(70, &[may_not])), VerdictReason::NominatedWaits),
+        (SCHEDULER, &[], "ns", found(known(70, &[])), VerdictReason::Protected),
+        (SCHEDULER, &[], "ns", found(known(100, &[])), VerdictReason::Unprotected),
     ];
     for (user, groups, namespace, found, expected) in steps {
-        let asked = Asked { user, groups, namespace, ..DELETE };
+        let asked = RemovalRequest { user, groups, namespace, ..DELETE };
         let verdict = judge(&guarded, &asked, || found.verdict(&asked));
         assert_eq!(verdict.reason, expected);
-        let denies = matches!(expected, Reason::NominatedWaits | Reason::Protected);
+        let denies = matches!(expected, VerdictReason::NominatedWaits | VerdictReason::Protected);
         assert_eq!(verdict.hold.is_some(), denies, "{expected:?}");
     }
 }
@@ -158,9 +178,9 @@ fn evictions_by_anybody_are_held_up_and_no_preemptor_counts_for_them() {
     let permit = Some(("wait".to_owned(), "granted".to_owned()));
     let found = PodFacts { permit, ..found(known) };
     for user in ["admin", "system:serviceaccount:kube-system:cluster-autoscaler", SCHEDULER] {
-        let asked = Asked { user, ..EVICT };
+        let asked = RemovalRequest { user, ..EVICT };
         let verdict = judge(&Guarded::default(), &asked, || found.verdict(&asked));
-        assert_eq!(verdict.reason, Reason::Protected, "{user}");
+        assert_eq!(verdict.reason, VerdictReason::Protected, "{user}");
     }
 }
 
@@ -168,7 +188,7 @@ fn evictions_by_anybody_are_held_up_and_no_preemptor_counts_for_them() {
 fn the_users_that_a_cluster_needs_are_never_held_up() {
     let guarded = Guarded::default();
     let passes = |user: &str, groups: &[String], operation| {
-        guarded.passes(&Asked { user, groups, ..asked(operation) })
+        guarded.passes(&RemovalRequest { user, groups, ..asked(operation) })
     };
     let account = |name: &str| format!("system:serviceaccount:kube-system:{name}");
     for name in [
@@ -187,12 +207,12 @@ fn the_users_that_a_cluster_needs_are_never_held_up() {
         "deployment-controller",
     ] {
         for operation in [Operation::Delete, Operation::Evict] {
-            assert_eq!(passes(&account(name), &[], operation), Some(Reason::Controller), "{name}");
+            assert_eq!(passes(&account(name), &[], operation), Some(VerdictReason::Controller), "{name}");
         }
     }
-    assert_eq!(passes(MANAGER, &[], Operation::Evict), Some(Reason::Controller));
-    assert_eq!(passes("system:node:n1", &[], Operation::Evict), Some(Reason::Kubelet));
-    assert_eq!(passes("n1", &names(&["a", "system:nodes"]), Operation::Evict), Some(Reason::Kubelet));
+    assert_eq!(passes(MANAGER, &[], Operation::Evict), Some(VerdictReason::Controller));
+    assert_eq!(passes("system:node:n1", &[], Operation::Evict), Some(VerdictReason::Kubelet));
+    assert_eq!(passes("n1", &names(&["a", "system:nodes"]), Operation::Evict), Some(VerdictReason::Kubelet));
     // users who may choose names of accounts and users gain nothing by it
     for name in [
         "system:serviceaccount:default:namespace-controller",
@@ -218,14 +238,20 @@ fn a_pod_may_say_itself_that_it_can_go() {
     let owner = |version: &str, kind: &str| json!([{"apiVersion": version, "kind": kind, "name": "x", "uid": "x", "controller": true}]);
     let annotated = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
     for (pod, expected) in [
-        (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), Some(Reason::Terminating)),
-        (json!({"status": {"phase": "Succeeded"}}), Some(Reason::Finished)),
-        (json!({"status": {"phase": "Failed"}}), Some(Reason::Finished)),
-        (annotated("kubernetes.io/config.mirror", "x"), Some(Reason::Mirror)),
-        (json!({"metadata": {"ownerReferences": owner("v1", "Node")}}), Some(Reason::Mirror)),
-        (json!({"metadata": {"ownerReferences": owner("apps/v1", "DaemonSet")}}), Some(Reason::DaemonSet)),
+        (
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+            Some(VerdictReason::Terminating),
+        ),
+        (json!({"status": {"phase": "Succeeded"}}), Some(VerdictReason::Finished)),
+        (json!({"status": {"phase": "Failed"}}), Some(VerdictReason::Finished)),
+        (annotated("kubernetes.io/config.mirror", "x"), Some(VerdictReason::Mirror)),
+        (json!({"metadata": {"ownerReferences": owner("v1", "Node")}}), Some(VerdictReason::Mirror)),
+        (
+            json!({"metadata": {"ownerReferences": owner("apps/v1", "DaemonSet")}}),
+            Some(VerdictReason::DaemonSet),
+        ),
         (json!({"metadata": {"ownerReferences": owner("example.com/v1", "DaemonSet")}}), None),
-        (annotated("tenure.dev/unguarded", "true"), Some(Reason::Unguarded)),
+        (annotated("tenure.dev/unguarded", "true"), Some(VerdictReason::Unguarded)),
         (annotated("tenure.dev/unguarded", "false"), None),
         (annotated("tenure.dev/unguarded", ""), None),
         (json!({"metadata": {"ownerReferences": owner("apps/v1", "ReplicaSet")}}), None),
@@ -240,7 +266,7 @@ fn a_pod_may_say_itself_that_it_can_go() {
 fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     let world = World::new();
     let workload = world.workload();
-    let verdict = |now, nominated: Vec<Nominated<'_>>| {
+    let verdict = |now, nominated: Vec<NominatedPod<'_>>| {
         let known = GuardedPod { nominated, ..world.known(&workload, now) };
         let verdict = found(known).verdict(&DELETE);
         (verdict.reason, verdict.preemptor.map(|(_, name)| name), verdict.hold.and_then(|hold| hold.until))
@@ -251,7 +277,7 @@ fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     let mut never = world.nominated("never", "q", 9);
     never.preemptor.claim.never_preempts = true;
     let equal = world.nominated("equal", "q", 5);
-    let (may, waits) = (Reason::Nominated, Reason::NominatedWaits);
+    let (may, waits) = (VerdictReason::Nominated, VerdictReason::NominatedWaits);
     let named = |name: &str| Some(name.to_owned());
     // which of them is asked for first doesn't matter, and the earliest end is told
     for nominated in [vec![own, other], vec![other, own]] {
@@ -262,8 +288,8 @@ fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     assert_eq!(verdict(0, vec![critical]), (may, named("critical"), None));
     // these can't be the preemptor: it must be a pod that isn't seen yet
     for unable in [never, equal] {
-        assert_eq!(verdict(99, vec![unable]), (Reason::Protected, None, Some(at(100))));
-        assert_eq!(verdict(100, vec![unable]), (Reason::Unprotected, None, None));
+        assert_eq!(verdict(99, vec![unable]), (VerdictReason::Protected, None, Some(at(100))));
+        assert_eq!(verdict(100, vec![unable]), (VerdictReason::Unprotected, None, None));
     }
 }
 
@@ -275,13 +301,13 @@ fn where_nothing_shows_the_preemptor_the_floor_counts_that_is_configured_for_the
         let verdict = found(world.known(&workload, now)).verdict(&asked);
         (verdict.reason, verdict.hold.and_then(|hold| hold.until))
     };
-    assert_eq!(verdict(DELETE, 59), (Reason::Protected, Some(at(100))));
-    assert_eq!(verdict(DELETE, 99), (Reason::Protected, Some(at(100))));
-    assert_eq!(verdict(DELETE_UNSHOWN, 59), (Reason::Protected, Some(at(60))));
-    assert_eq!(verdict(DELETE_UNSHOWN, 60), (Reason::Unprotected, None));
+    assert_eq!(verdict(DELETE, 59), (VerdictReason::Protected, Some(at(100))));
+    assert_eq!(verdict(DELETE, 99), (VerdictReason::Protected, Some(at(100))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 59), (VerdictReason::Protected, Some(at(60))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 60), (VerdictReason::Unprotected, None));
     // who evicts is no scheduler
-    let evicts = Asked { operation: Operation::Evict, ..DELETE_UNSHOWN };
-    assert_eq!(verdict(evicts, 99), (Reason::Protected, Some(at(100))));
+    let evicts = RemovalRequest { operation: Operation::Evict, ..DELETE_UNSHOWN };
+    assert_eq!(verdict(evicts, 99), (VerdictReason::Protected, Some(at(100))));
 }
 
 #[test]
@@ -294,10 +320,10 @@ fn a_nomination_holds_up_no_scheduler_that_makes_none() {
         (verdict.reason, verdict.hold.and_then(|hold| hold.until))
     };
     let (own, other) = (world.nominated("own", "q", 9), world.nominated("other", "other", 9));
-    assert_eq!(verdict(DELETE_UNSHOWN, 60, own), (Reason::Nominated, None));
-    assert_eq!(verdict(DELETE_UNSHOWN, 59, own), (Reason::Protected, Some(at(60))));
-    assert_eq!(verdict(DELETE_UNSHOWN, 60, other), (Reason::Unprotected, None));
-    assert_eq!(verdict(DELETE, 60, other), (Reason::NominatedWaits, Some(at(100))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 60, own), (VerdictReason::Nominated, None));
+    assert_eq!(verdict(DELETE_UNSHOWN, 59, own), (VerdictReason::Protected, Some(at(60))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 60, other), (VerdictReason::Unprotected, None));
+    assert_eq!(verdict(DELETE, 60, other), (VerdictReason::NominatedWaits, Some(at(100))));
 }
 
 #[test]
@@ -306,10 +332,10 @@ fn a_toleration_without_an_end_does_not_hold_up_a_scheduler_that_shows_no_preemp
     let workload = world.workload();
     let toleration = |seconds| ClassState::Known(Toleration { minimum_preemptable_priority: 20, seconds });
     for (class, now, reason, until) in [
-        (toleration(200), 150, Reason::Protected, Some(200)),
-        (toleration(-1), 50, Reason::Protected, Some(60)),
-        (toleration(-1), 60, Reason::Endless, None),
-        (ClassState::Missing, 60, Reason::Endless, None),
+        (toleration(200), 150, VerdictReason::Protected, Some(200)),
+        (toleration(-1), 50, VerdictReason::Protected, Some(60)),
+        (toleration(-1), 60, VerdictReason::Endless, None),
+        (ClassState::Missing, 60, VerdictReason::Endless, None),
     ] {
         let mut known = world.known(&workload, now);
         known.victim.class = class;
@@ -335,7 +361,7 @@ fn an_unknown_end_comes_after_all_others() {
     assert_eq!(hold(verdict).until, Some(at(60)));
     known.nominated.pop();
     let verdict = found(known).verdict(&DELETE);
-    assert_eq!((verdict.reason, hold(verdict).until), (Reason::NominatedWaits, None));
+    assert_eq!((verdict.reason, hold(verdict).until), (VerdictReason::NominatedWaits, None));
 }
 
 #[test]
@@ -354,20 +380,20 @@ fn evictions_wait_for_no_more_than_what_ends() {
         let mut known = world.known(&workload, now);
         known.victim.class = class;
         let verdict = found(known).verdict(&EVICT);
-        let reason = if expected.is_some() { Reason::Protected } else { Reason::Endless };
+        let reason = if expected.is_some() { VerdictReason::Protected } else { VerdictReason::Endless };
         assert_eq!(verdict.reason, reason, "{class:?} {now}");
         assert_eq!(verdict.hold.and_then(|hold| hold.until), expected.map(at), "{class:?} {now}");
     }
     let mut known = world.known(&workload, 150);
     known.victim.class = ClassState::Missing;
-    assert_eq!(found(known).verdict(&DELETE).reason, Reason::Protected, "deletions do");
+    assert_eq!(found(known).verdict(&DELETE).reason, VerdictReason::Protected, "deletions do");
 }
 
 #[test]
 fn who_is_denied_is_told_when_to_come_back() {
     let world = World::new();
     let workload = world.workload();
-    let retry = |asked, now: Timestamp, nominated: &[Nominated<'static>]| {
+    let retry = |asked, now: Timestamp, nominated: &[NominatedPod<'static>]| {
         let mut known = GuardedPod { nominated: nominated.to_vec(), ..world.known(&workload, 0) };
         known.rules.now = now;
         hold(found(known).verdict(&asked)).retry_after
@@ -451,7 +477,7 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
 #[test]
 fn the_verdict_on_one_pod_of_an_elastic_workload_leaves_its_minimum() {
     let world = World::new();
-    for (running, expected) in [(3, Reason::Unprotected), (2, Reason::Protected)] {
+    for (running, expected) in [(3, VerdictReason::Unprotected), (2, VerdictReason::Protected)] {
         let Workload { place, start, .. } = world.workload();
         let workload = Workload { place, start, ..of_subgroups(0, &[(2, 3, running)]) };
         for asked in [DELETE, EVICT] {
@@ -462,7 +488,7 @@ fn the_verdict_on_one_pod_of_an_elastic_workload_leaves_its_minimum() {
 
 #[test]
 fn a_reason_is_one_word_of_lower_case_letters_and_dashes() {
-    use Reason::{Kubelet, NominatedWaits, Permit, Protected};
-    let names = [Kubelet, Permit, NominatedWaits, Protected].map(Reason::name);
+    use VerdictReason::{Kubelet, NominatedWaits, Permit, Protected};
+    let names = [Kubelet, Permit, NominatedWaits, Protected].map(VerdictReason::name);
     assert_eq!(names, ["kubelet", "permit", "nominated-waits", "protected"]);
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Asked, Operation, Reason};
+use super::{Operation, RemovalRequest, VerdictReason};
 
 /// The users whose deletions are held up, and the users and namespaces that are exempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Guarded {
     /// The users whose deletions of pods are preemptions, each once.
-    pub schedulers: Vec<Scheduler>,
+    pub schedulers: Vec<SchedulerUser>,
     /// Users whose requests are never held up.
     pub exempt_users: BTreeSet<String>,
     /// Groups whose members' requests are never held up.
@@ -28,7 +28,7 @@ pub struct Guarded {
 /// with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "WrittenScheduler")]
-pub struct Scheduler {
+pub struct SchedulerUser {
     /// The user name, as the API server authenticates it.
     pub name: String,
     /// The protection from this user's deletions if nothing shows the preemptor.
@@ -47,7 +47,7 @@ enum WrittenScheduler {
     },
 }
 
-impl From<WrittenScheduler> for Scheduler {
+impl From<WrittenScheduler> for SchedulerUser {
     fn from(written: WrittenScheduler) -> Self {
         match written {
             WrittenScheduler::Name(name) => Self::named(name),
@@ -56,7 +56,7 @@ impl From<WrittenScheduler> for Scheduler {
     }
 }
 
-impl Scheduler {
+impl SchedulerUser {
     /// Creates a scheduler that shows its preemptors, as kube-scheduler does.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), unknown_preemptor: UnknownPreemptor::default() }
@@ -82,7 +82,7 @@ pub enum UnknownPreemptor {
 impl Default for Guarded {
     fn default() -> Self {
         Self {
-            schedulers: vec![Scheduler::named("system:kube-scheduler")],
+            schedulers: vec![SchedulerUser::named("system:kube-scheduler")],
             exempt_users: BTreeSet::new(),
             exempt_groups: BTreeSet::new(),
             exempt_namespaces: ["kube-system".to_owned()].into(),
@@ -130,25 +130,25 @@ impl Guarded {
         self.scheduler(user).map(|scheduler| scheduler.unknown_preemptor).unwrap_or_default()
     }
 
-    fn scheduler(&self, user: &str) -> Option<&Scheduler> {
+    fn scheduler(&self, user: &str) -> Option<&SchedulerUser> {
         self.schedulers.iter().find(|scheduler| scheduler.name == user)
     }
 
     /// Returns the reason why a request is allowed for every pod. None: the pod decides.
-    pub(super) fn passes(&self, asked: &Asked<'_>) -> Option<Reason> {
+    pub(super) fn passes(&self, asked: &RemovalRequest<'_>) -> Option<VerdictReason> {
         let in_group = |group: &String| asked.groups.contains(group);
         if asked.user.starts_with(NODE_PREFIX) || asked.groups.iter().any(|group| group == NODES) {
-            Some(Reason::Kubelet)
+            Some(VerdictReason::Kubelet)
         } else if is_controller(asked.user) {
-            Some(Reason::Controller)
+            Some(VerdictReason::Controller)
         } else if self.exempt_users.contains(asked.user) {
-            Some(Reason::ExemptUser)
+            Some(VerdictReason::ExemptUser)
         } else if self.exempt_groups.iter().any(in_group) {
-            Some(Reason::ExemptGroup)
+            Some(VerdictReason::ExemptGroup)
         } else if self.exempt_namespaces.contains(asked.namespace) {
-            Some(Reason::ExemptNamespace)
+            Some(VerdictReason::ExemptNamespace)
         } else if asked.operation == Operation::Delete && self.scheduler(asked.user).is_none() {
-            Some(Reason::OtherUser)
+            Some(VerdictReason::OtherUser)
         } else {
             None
         }

@@ -6,21 +6,21 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{duration::for_people, keys};
 
-use super::{Asked, GuardedPod, Nominated, Operation};
+use super::{GuardedPod, NominatedPod, Operation, RemovalRequest};
 use crate::{
     floor::Source,
-    preemption::{LeftOf, Rule, Ruling},
+    preemption::{CountedMembers, Rule, Ruling},
     toleration::Judgement,
 };
 
 /// Returns the message: the pod, the reason, the end of the protection, and the remedies.
 pub fn message(
     known: &GuardedPod<'_>,
-    asked: &Asked<'_>,
+    asked: &RemovalRequest<'_>,
     ruling: &Ruling<'_>,
-    preemptor: Option<&Nominated<'_>>,
+    preemptor: Option<&NominatedPod<'_>>,
 ) -> String {
-    let Asked { operation, namespace, name, .. } = asked;
+    let RemovalRequest { operation, namespace, name, .. } = asked;
     let deed = match operation {
         Operation::Delete => "preempted",
         Operation::Evict => "evicted",
@@ -59,7 +59,7 @@ fn floor(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     match ruling.left.filter(|_| ruling.rule == Some(Rule::MinAvailable)) {
         Some(left) => {
             let (running, min) = (left.running, left.min);
-            let of = if left.of == LeftOf::Workload { "workload" } else { "workload's subgroup" };
+            let of = if left.of == CountedMembers::Workload { "workload" } else { "workload's subgroup" };
             format!("{floor}, and of its {of} {running} pods run where {min} must")
         }
         None => floor,

@@ -8,7 +8,7 @@ use tenure_types::{
     paused::{ExceededCeiling, PausedRecord},
 };
 
-use crate::pause::{Alone, Announcement, Pause, Reversals};
+use crate::pause::{Announcement, Pause, PodDeletionCause, Reversals};
 
 /// The pods of a batch that an act serves. A batch has the due pods of one controller, or one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum Act {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodDeletion {
     /// The reason why no owner is paused instead.
-    pub alone: Alone,
+    pub alone: PodDeletionCause,
     /// The ceiling that was exceeded. None: the deletion has another reason.
     pub ceiling: Option<ExceededCeiling>,
     /// The owner whose pauses were undone, its last record and the reversals. None: the deletion

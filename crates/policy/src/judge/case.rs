@@ -1,4 +1,4 @@
-//! The facts of a case. The keeper gathers them: [`Answers`] from the API server, once each, and
+//! The facts of a case. The keeper gathers them: [`CaseFacts`] from the API server, once each, and
 //! [`RunState`] from the index, again before each judgement.
 
 use std::{collections::HashMap, sync::Arc};
@@ -50,7 +50,7 @@ impl Task {
 
 /// The pods of a case, as the index handed them out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DuePods {
     /// The family whose ceiling counts.
     pub family: Family,
     /// The queue of that family that the pod is in; empty: it is in none.
@@ -73,7 +73,7 @@ pub struct Due {
 
 /// A fact that the judgement lacks. The keeper answers each by requests to the API server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Question {
+pub enum MissingFact {
     /// The pod, if it has the uid of the batch's first pod and isn't exempt.
     Pod,
     /// Whether the pod still exists, read after its owner was.
@@ -105,23 +105,23 @@ pub struct Climbed {
 
 /// The answers of the API server so far. None in a field: not asked yet.
 #[derive(Clone, Debug, Default)]
-pub struct Answers {
-    /// The answer to [`Question::Pod`]. An inner None: the pod is gone, replaced or exempt.
+pub struct CaseFacts {
+    /// The answer to [`MissingFact::Pod`]. An inner None: the pod is gone, replaced or exempt.
     pub pod: Option<Option<Pod>>,
-    /// The answer to [`Question::StillThere`].
+    /// The answer to [`MissingFact::StillThere`].
     pub is_still_there: Option<bool>,
-    /// The answer to [`Question::Queues`].
+    /// The answer to [`MissingFact::Queues`].
     pub queues_are_as_known: Option<bool>,
-    /// The answer to [`Question::Climb`].
+    /// The answer to [`MissingFact::Climb`].
     pub climbed: Option<Climbed>,
-    /// The answer to [`Question::Workload`]. An inner None: Kueue runs neither the owner nor the
+    /// The answer to [`MissingFact::Workload`]. An inner None: Kueue runs neither the owner nor the
     /// pod by a Workload.
     pub workload: Option<Option<OwnerReference>>,
-    /// The answers to [`Question::ExemptPod`], by the uid of the owner.
+    /// The answers to [`MissingFact::ExemptPod`], by the uid of the owner.
     pub exempt_pods: HashMap<String, bool>,
-    /// The answers to [`Question::Stopped`], by the uid of the owner.
+    /// The answers to [`MissingFact::Stopped`], by the uid of the owner.
     pub stopped: HashMap<String, bool>,
-    /// The answer to [`Question::Object`], and the object that it is about. An inner None: the
+    /// The answer to [`MissingFact::Object`], and the object that it is about. An inner None: the
     /// object is gone.
     pub object: Option<(OwnerReference, Option<WholeObject>)>,
 }
@@ -176,14 +176,14 @@ pub struct Case {
     /// The task.
     pub task: Task,
     /// The pods of the batch.
-    pub due: Due,
+    pub due: DuePods,
     /// The configuration. A reload doesn't change it within a case.
     pub config: Arc<Config>,
     /// The answers of the API server so far.
-    pub answers: Answers,
+    pub answers: CaseFacts,
 }
 
-impl Answers {
+impl CaseFacts {
     /// Drops an owner whose schema lacks the field that pauses, so that the next owner below is
     /// paused instead. The answers about the owner are dropped with it.
     ///
@@ -204,22 +204,22 @@ impl Answers {
 
 impl Case {
     /// Returns the pod as it was read. None: it is gone or exempt.
-    pub(super) fn pod(&self) -> Result<Option<&Pod>, Question> {
-        self.answers.pod.as_ref().map(Option::as_ref).ok_or(Question::Pod)
+    pub(super) fn pod(&self) -> Result<Option<&Pod>, MissingFact> {
+        self.answers.pod.as_ref().map(Option::as_ref).ok_or(MissingFact::Pod)
     }
 
-    pub(super) fn is_still_there(&self) -> Result<bool, Question> {
-        self.answers.is_still_there.ok_or(Question::StillThere)
+    pub(super) fn is_still_there(&self) -> Result<bool, MissingFact> {
+        self.answers.is_still_there.ok_or(MissingFact::StillThere)
     }
 
-    pub(super) fn queues_are_as_known(&self) -> Result<bool, Question> {
-        self.answers.queues_are_as_known.ok_or(Question::Queues)
+    pub(super) fn queues_are_as_known(&self) -> Result<bool, MissingFact> {
+        self.answers.queues_are_as_known.ok_or(MissingFact::Queues)
     }
 
     /// Returns an owner as it was read. None: it is gone.
-    pub(super) fn object(&self, owner: &OwnerReference) -> Result<Option<&WholeObject>, Question> {
+    pub(super) fn object(&self, owner: &OwnerReference) -> Result<Option<&WholeObject>, MissingFact> {
         let object = self.answers.object.as_ref().filter(|(of, _)| of.uid == owner.uid);
-        object.map(|(_, found)| found.as_ref()).ok_or_else(|| Question::Object(owner.clone()))
+        object.map(|(_, found)| found.as_ref()).ok_or_else(|| MissingFact::Object(owner.clone()))
     }
 
     /// True once all tries to stop an owner were made.

@@ -7,7 +7,7 @@ use tenure_types::journal::AtEnd;
 
 use super::{
     act::{Act, BatchCoverage, Notice, NoticeChange},
-    case::{Case, Question, RunState, Task},
+    case::{Case, MissingFact, RunState, Task},
 };
 use crate::{
     notice::NoticePoints,
@@ -22,7 +22,7 @@ pub(super) fn judge(
     now: Timestamp,
     object: OwnerReference,
     coverage: BatchCoverage,
-) -> Result<Act, Question> {
+) -> Result<Act, MissingFact> {
     let table = &case.config.table;
     let Some(found) = case.object(&object)? else { return Ok(Act::Leave("its owner is gone", coverage)) };
     if found.metadata.uid.as_deref() != Some(&object.uid) || found.metadata.deletion_timestamp.is_some() {

@@ -44,7 +44,7 @@ struct World {
 }
 
 fn world(task: Task, object: &Value) -> World {
-    let answers = Answers {
+    let answers = CaseFacts {
         pod: Some(Some(serde_json::from_value(json!({"metadata": {"uid": "pod"}, "spec": {}})).unwrap())),
         is_still_there: Some(true),
         queues_are_as_known: Some(true),
@@ -58,7 +58,7 @@ fn world(task: Task, object: &Value) -> World {
         stopped: [(UID.to_owned(), true)].into(),
         object: Some((deployment(), Some(serde_json::from_value(object.clone()).unwrap()))),
     };
-    let due = Due {
+    let due = DuePods {
         family: Family::Runai,
         queue: "q".into(),
         deadline: at(100),
@@ -267,21 +267,21 @@ fn each_fact_is_asked_for_once_and_none_before_it_decides() {
     while let Err(question) = judge(&world.case, &world.state, world.now) {
         let answers = &mut world.case.answers;
         match question {
-            Question::Pod => answers.pod.clone_from(&known.pod),
-            Question::StillThere => answers.is_still_there = known.is_still_there,
-            Question::Queues => answers.queues_are_as_known = known.queues_are_as_known,
-            Question::Climb => answers.climbed.clone_from(&known.climbed),
-            Question::Workload(_) => answers.workload.clone_from(&known.workload),
-            Question::ExemptPod(_) => answers.exempt_pods.clone_from(&known.exempt_pods),
-            Question::Stopped(_) => answers.stopped.clone_from(&known.stopped),
-            Question::Object(_) => answers.object.clone_from(&known.object),
+            MissingFact::Pod => answers.pod.clone_from(&known.pod),
+            MissingFact::StillThere => answers.is_still_there = known.is_still_there,
+            MissingFact::Queues => answers.queues_are_as_known = known.queues_are_as_known,
+            MissingFact::Climb => answers.climbed.clone_from(&known.climbed),
+            MissingFact::Workload(_) => answers.workload.clone_from(&known.workload),
+            MissingFact::ExemptPod(_) => answers.exempt_pods.clone_from(&known.exempt_pods),
+            MissingFact::Stopped(_) => answers.stopped.clone_from(&known.stopped),
+            MissingFact::Object(_) => answers.object.clone_from(&known.object),
         }
         let name = format!("{question:?}");
         asked.push(name.split('(').next().unwrap().to_owned());
     }
     let order = ["Pod", "Queues", "Climb", "ExemptPod", "Workload", "Object", "StillThere"];
     assert_eq!(asked, order, "the pod is looked for again after its owner was read");
-    world.case.answers = Answers { pod: Some(None), ..Answers::default() };
+    world.case.answers = CaseFacts { pod: Some(None), ..CaseFacts::default() };
     assert_eq!(world.act(), "the pod is gone or exempt");
 }
 

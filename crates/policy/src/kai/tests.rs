@@ -36,7 +36,7 @@ fn each_default_that_differs_is_named_on_both_sides() {
     let tenure = ours("defaultPreemptMinRuntime: 1h\ndefaultReclaimMinRuntime: 5s\n");
     assert_eq!(told(&kai, &tenure), expected);
     let settings = kai.differences(&tenure).into_iter().map(|difference| difference.setting);
-    assert_eq!(settings.collect::<Vec<_>>(), Setting::ALL);
+    assert_eq!(settings.collect::<Vec<_>>(), KaiDefault::ALL);
     let remedy = kai.differences(&tenure)[2].remedy();
     let expected = "set floors.reclaimResolveMethod to queue in Tenure's configuration, or data[config.yaml]: minruntime.arguments.reclaimResolveMethod to lca in KAI-Scheduler's";
     assert_eq!(remedy, expected);

@@ -1,6 +1,6 @@
 //! Maps queues of Kueue to queues of Tenure, as the configuration lists them.
 //!
-//! The index and the review of new objects ask [`Queues::queue_of`] for the queue of each pod.
+//! The index and the review of new objects ask [`KueueQueues::queue_of`] for the queue of each pod.
 
 use tenure_types::{keys, projection::Pod};
 
@@ -23,9 +23,9 @@ pub enum KueueQueue {
 /// Rows of a queue of Kueue and the queue of the run.ai family that it stands for. A row counts
 /// only for pods without a queue label of Tenure's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Queues(pub Vec<(KueueQueue, String)>);
+pub struct KueueQueues(pub Vec<(KueueQueue, String)>);
 
-impl Queues {
+impl KueueQueues {
     /// Returns the queue of a family that a pod is in by its own labels: the queue of the family's
     /// label or, in the run.ai family and without any queue label of Tenure's, the queue of the
     /// first row that matches. None: the pod is in no queue.
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    fn queues() -> Queues {
+    fn queues() -> KueueQueues {
         let local = |namespace: Option<&str>, name: &str| KueueQueue::Local {
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
@@ -67,7 +67,7 @@ mod tests {
             (local(None, "main"), "of-main"),
             (KueueQueue::Cluster("gpu".into()), "of-gpu"),
         ];
-        Queues(rows.into_iter().map(|(queue, of)| (queue, of.to_owned())).collect())
+        KueueQueues(rows.into_iter().map(|(queue, of)| (queue, of.to_owned())).collect())
     }
 
     fn queue_in(namespace: &str, labels: &Value) -> Option<String> {

@@ -24,10 +24,10 @@ fn tree(row: &[Value]) -> QueueTree {
     row.iter().enumerate().map(queue).collect()
 }
 
-fn limits(floors: &Floors, row: &[Value]) -> Limits {
+fn limits(floors: &Floors, row: &[Value]) -> QueueLimits {
     let tree = tree(row);
     let leaf = tree.find(&format!("q{}", row.len() - 1)).unwrap();
-    Limits::of(&tree, floors, leaf).unwrap()
+    QueueLimits::of(&tree, floors, leaf).unwrap()
 }
 
 /// The ceiling of the last queue of a row, in seconds.
@@ -96,9 +96,10 @@ fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_say
     });
     let of = |leaf: Value| limits(&Floors::default(), &[root.clone(), leaf]);
     let seconds = |of: Option<ExtendedDuration>| of.map(|duration| duration.to_signed().as_secs());
-    let timeout = |of: Limits| of.nearest.pods_ready.map(|wait| wait.backoff.timeout.to_signed().as_secs());
+    let timeout =
+        |of: QueueLimits| of.nearest.pods_ready.map(|wait| wait.backoff.timeout.to_signed().as_secs());
     let inherited = of(json!({}));
-    let points = |of: Limits| of.nearest.notice.map(|points| points.to_string());
+    let points = |of: QueueLimits| of.nearest.notice.map(|points| points.to_string());
     assert_eq!(
         (points(inherited).as_deref(), seconds(inherited.nearest.slice_delay())),
         (Some("1h,1m"), Some(9))
@@ -112,7 +113,7 @@ fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_say
     assert_eq!(of(json!({"maxDurationAction": "Pause"})).nearest.slice_delay(), None);
     let at_once = limits(&Floors::default(), &[slice(json!({}))]);
     assert_eq!(seconds(at_once.nearest.slice_delay()), Some(0), "no queue says how long");
-    assert_eq!(limits(&Floors::default(), &[json!({})]), Limits::default());
+    assert_eq!(limits(&Floors::default(), &[json!({})]), QueueLimits::default());
 }
 
 #[test]
@@ -129,17 +130,17 @@ fn what_happens_when_pauses_are_undone_is_as_the_nearest_queue_says() {
 fn queues_that_go_round_in_a_circle_have_no_limits() {
     let queue = |parent: &str| RunaiQueue { parent: Some(parent.into()), ..RunaiQueue::default() };
     let tree: QueueTree = [("a", queue("b")), ("b", queue("a"))].into_iter().collect();
-    assert_eq!(Limits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Err(Cycle));
+    assert_eq!(QueueLimits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Err(Cycle));
 }
 
 #[test]
 fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
     let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "5s,1m"})).unwrap();
     let (ceiling, notice) = ("1h".parse().ok(), "1m,5s".parse::<NoticePoints>().ok());
-    let nearest = Nearest { notice, ..Nearest::default() };
-    let expected = Limits { ceiling, nearest, ..Limits::default() };
+    let nearest = NearestFields { notice, ..NearestFields::default() };
+    let expected = QueueLimits { ceiling, nearest, ..QueueLimits::default() };
     let tree: QueueTree = [("a", RunaiQueue::read_t9k(&spec).0)].into_iter().collect();
-    assert_eq!(Limits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Ok(expected));
+    assert_eq!(QueueLimits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Ok(expected));
 }
 
 fn any_queue() -> impl Strategy<Value = Value> {

@@ -20,7 +20,7 @@ use super::{
     OwnerObject, is_ours,
     owner::{annotation_on, read},
     preconditioned,
-    reversal::{LONGEST_MANAGER, Part, manager, part},
+    reversal::{LONGEST_MANAGER, OwnedPart, manager, part},
 };
 use crate::owners::keys_of;
 
@@ -75,12 +75,12 @@ pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<
 /// managed as a whole.
 fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
     let entries = owner.at("metadata.managedFields").as_array();
-    let of = |which: Part| {
+    let of = |which: OwnedPart| {
         let is_of = |entry: &&Value| part(&entry["fieldsV1"], keys_of(field)) == which;
         let managers = entries.into_iter().flatten().filter(is_of).filter_map(manager);
         managers.map(|manager| timeless(&manager)).collect::<Vec<_>>()
     };
-    Some(of(Part::Itself)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(Part::Whole))
+    Some(of(OwnedPart::Itself)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(OwnedPart::Whole))
 }
 
 /// Returns a manager without the time of its write, by which entries are compared.

@@ -69,14 +69,14 @@ fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> boo
 /// whole. None: `metadata.managedFields` records neither.
 pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
-    let has = |entry: &Value, which: Part| {
+    let has = |entry: &Value, which: OwnedPart| {
         entry.get("fieldsV1").is_some_and(|fields| part(fields, keys_of(field)) == which)
     };
-    let last = |which: Part| {
+    let last = |which: OwnedPart| {
         let with = entries.iter().filter(|entry| has(entry, which)).filter_map(manager);
         with.max_by_key(|manager| manager.time)
     };
-    last(Part::Itself).or_else(|| last(Part::Whole))
+    last(OwnedPart::Itself).or_else(|| last(OwnedPart::Whole))
 }
 
 /// Returns the manager of an entry of `metadata.managedFields`. None: the entry names none that can
@@ -93,7 +93,7 @@ pub(super) fn manager(entry: &Value) -> Option<FieldManager> {
 
 /// The part of a path that a manager owns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum OwnedPart {
     /// The field itself.
     Itself,
     /// A parent of the field, with none of its children.
@@ -103,16 +103,16 @@ pub(super) enum Part {
 }
 
 /// Returns the part of a path that is in a set of fields, the `fieldsV1` of an entry.
-pub(super) fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
+pub(super) fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> OwnedPart {
     let mut at = fields;
     for key in path {
         match at.get(format!("f:{key}")) {
             Some(inner) => at = inner,
-            None if at.as_object().is_some_and(Map::is_empty) => return Part::Whole,
-            None => return Part::None,
+            None if at.as_object().is_some_and(Map::is_empty) => return OwnedPart::Whole,
+            None => return OwnedPart::None,
         }
     }
-    Part::Itself
+    OwnedPart::Itself
 }
 
 /// Returns a text that describes a field manager. The client chooses the name: so it is quoted,

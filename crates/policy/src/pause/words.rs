@@ -137,7 +137,7 @@ pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDura
 /// The reason why the pod itself is deleted and no owner is paused. Each text names an owner, as
 /// [`describe`](crate::naming::describe) does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum PodDeletionCause {
     /// No owner can be paused.
     NoOwner,
     /// This owner has another pod, which is exempt by priority.
@@ -150,7 +150,7 @@ pub enum Alone {
     Undone(String),
 }
 
-impl Alone {
+impl PodDeletionCause {
     /// Returns the reason as the second half of a sentence about the pod.
     fn why(&self) -> String {
         match self {
@@ -166,7 +166,7 @@ impl Alone {
 }
 
 /// Returns the note of the event on a pod that was deleted because its workload wasn't ready.
-pub fn deleted_unready(queue: &str, alone: &Alone) -> String {
+pub fn deleted_unready(queue: &str, alone: &PodDeletionCause) -> String {
     let why = alone.why();
     format!("Deleted because its workload was not {}, and {why}", in_time(queue))
 }
@@ -298,7 +298,7 @@ fn held(record: &PausedRecord) -> String {
 }
 
 /// Returns the note, in plain words, of the event that a pod was deleted for its ceiling.
-pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &Alone) -> String {
+pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &PodDeletionCause) -> String {
     let why = alone.why();
     format!("{}. The pod was deleted, because {why}. To run it again, create it again", ended(queue, ceiling))
 }
@@ -567,7 +567,7 @@ mod tests {
         let queue = Some("research".into());
         let ceiling = ExceededCeiling { max_duration: "10s".into(), queue, extended: None };
         let expected = "Its run in Queue research has reached the ceiling of 10s, set by that queue. The pod was deleted, because it has no owner that could be paused and come back. To run it again, create it again";
-        assert_eq!(deleted_in_words("research", Some(&ceiling), &Alone::NoOwner), expected);
+        assert_eq!(deleted_in_words("research", Some(&ceiling), &PodDeletionCause::NoOwner), expected);
     }
 
     #[test]
@@ -638,14 +638,14 @@ mod tests {
     fn a_pod_that_is_deleted_is_told_why_nothing_comes_back() {
         let owner = || "Job train (batch/v1)".to_owned();
         for (alone, expected) in [
-            (Alone::NoOwner, "it has no owner that could be paused and come back"),
+            (PodDeletionCause::NoOwner, "it has no owner that could be paused and come back"),
             (
-                Alone::Spared(owner()),
+                PodDeletionCause::Spared(owner()),
                 "Job train (batch/v1) is not paused, because it has a pod that is exempt by priority",
             ),
-            (Alone::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
-            (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
-            (Alone::Undone(owner()), "Job train (batch/v1) was set going again after each pause"),
+            (PodDeletionCause::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
+            (PodDeletionCause::Finished(owner()), "Job train (batch/v1) has ended"),
+            (PodDeletionCause::Undone(owner()), "Job train (batch/v1) was set going again after each pause"),
         ] {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));
@@ -672,7 +672,7 @@ mod tests {
             let expected = Some(RunEnd { queue: "research", ceiling: expected });
             let paused = in_words(&record, &RequeueState::default(), &job()).unwrap();
             assert_eq!(RunEnd::read(&paused), expected, "{paused}");
-            let deleted = deleted_in_words("research", ceiling.as_ref(), &Alone::NoOwner);
+            let deleted = deleted_in_words("research", ceiling.as_ref(), &PodDeletionCause::NoOwner);
             assert_eq!(RunEnd::read(&deleted), expected, "{deleted}");
             let deleted = owner_deleted_in_words("research", ceiling.as_ref(), "Job", "train");
             assert_eq!(RunEnd::read(&deleted), expected, "{deleted}");

@@ -10,7 +10,7 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 use tenure_types::{
     keys,
-    podgroup::{PodGroupKind, Shown},
+    podgroup::{PodGroupKind, ReportedStart},
 };
 use thiserror::Error;
 
@@ -50,7 +50,7 @@ struct Spec<'b> {
 #[serde(rename_all = "camelCase")]
 struct Metadata<'b> {
     #[serde(borrow, default)]
-    annotations: Annotations<'b>,
+    annotations: StampAnnotation<'b>,
     deletion_timestamp: Option<IgnoredAny>,
     /// The version as raw JSON, so that the rest stays readable if the version isn't a text.
     #[serde(borrow)]
@@ -59,13 +59,13 @@ struct Metadata<'b> {
 
 /// The one annotation that matters: the stamp.
 #[derive(Default)]
-struct Annotations<'b> {
+struct StampAnnotation<'b> {
     stamp: Option<Cow<'b, str>>,
 }
 
 /// A JSON string, borrowed where it has no escapes.
 #[derive(Deserialize)]
-struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
+struct JsonText<'b>(#[serde(borrow)] Cow<'b, str>);
 
 impl<'b> RawPodGroup<'b> {
     /// Reads an object. An error: it isn't an object, or its metadata has the wrong shape.
@@ -100,7 +100,7 @@ impl<'b> RawPodGroup<'b> {
 
     /// Returns the `resourceVersion`. None: it is absent, or isn't a number.
     fn version(&self) -> Option<u64> {
-        let Text(text) = serde_json::from_str(self.metadata.resource_version?.get()).ok()?;
+        let JsonText(text) = serde_json::from_str(self.metadata.resource_version?.get()).ok()?;
         text.parse().ok()
     }
 
@@ -116,14 +116,14 @@ impl<'b> RawPodGroup<'b> {
     }
 
     /// Returns the start that the status shows, by the rules of the kind.
-    pub fn shown(&self, kind: PodGroupKind) -> Shown {
+    pub fn shown(&self, kind: PodGroupKind) -> ReportedStart {
         let status = self.status.map(RawValue::get).filter(|status| status.len() <= LARGEST_STATUS);
         let status: Option<Value> = status.and_then(|status| serde_json::from_str(status).ok());
-        status.map_or(Shown::Nothing, |status| kind.shown(&status))
+        status.map_or(ReportedStart::Nothing, |status| kind.shown(&status))
     }
 }
 
-impl<'de: 'b, 'b> Deserialize<'de> for Annotations<'b> {
+impl<'de: 'b, 'b> Deserialize<'de> for StampAnnotation<'b> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Entries)
     }
@@ -133,21 +133,21 @@ impl<'de: 'b, 'b> Deserialize<'de> for Annotations<'b> {
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {
-    type Value = Annotations<'de>;
+    type Value = StampAnnotation<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("annotations")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Annotations::default())
+        Ok(StampAnnotation::default())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let mut annotations = Annotations::default();
-        while let Some(Text(key)) = entries.next_key()? {
+        let mut annotations = StampAnnotation::default();
+        while let Some(JsonText(key)) = entries.next_key()? {
             if key == keys::LAST_START_ANNOTATION {
-                annotations.stamp = Some(entries.next_value::<Text<'de>>()?.0);
+                annotations.stamp = Some(entries.next_value::<JsonText<'de>>()?.0);
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }

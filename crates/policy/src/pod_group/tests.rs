@@ -16,7 +16,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn reviewed(write: StampWrite<'_>, shown: Shown) -> (Option<String>, StampChange) {
+fn reviewed(write: StampWrite<'_>, shown: ReportedStart) -> (Option<String>, StampChange) {
     let Review { stamp, change, warning } = write.review(|| shown, at(NOW));
     // a value that is dropped or changed draws a warning, and nothing else does
     assert_eq!(warning.is_some(), !matches!(change, Admitted | Stamped), "{write:?}");
@@ -26,31 +26,31 @@ fn reviewed(write: StampWrite<'_>, shown: Shown) -> (Option<String>, StampChange
 
 #[test]
 fn a_stamp_is_created_by_trusted_writers_alone() {
-    let since = Shown::Since(at(PAST));
+    let since = ReportedStart::Since(at(PAST));
     for (trusted, stamp, shown, expected, change) in [
-        (false, None, Shown::Nothing, None, Admitted),
-        (false, None, Shown::Running, Some(STAMPED), Stamped),
+        (false, None, ReportedStart::Nothing, None, Admitted),
+        (false, None, ReportedStart::Running, Some(STAMPED), Stamped),
         (false, None, since, Some(PAST), Stamped),
-        (false, None, Shown::Since(at(FUTURE)), Some(STAMPED), Stamped),
-        (false, Some(PAST), Shown::Nothing, None, Reverted),
-        (false, Some(FUTURE), Shown::Nothing, None, Reverted),
-        (false, Some(GARBAGE), Shown::Nothing, None, Reverted),
-        (false, Some(""), Shown::Nothing, None, Reverted),
-        (false, Some(PAST), Shown::Running, Some(STAMPED), Reverted),
+        (false, None, ReportedStart::Since(at(FUTURE)), Some(STAMPED), Stamped),
+        (false, Some(PAST), ReportedStart::Nothing, None, Reverted),
+        (false, Some(FUTURE), ReportedStart::Nothing, None, Reverted),
+        (false, Some(GARBAGE), ReportedStart::Nothing, None, Reverted),
+        (false, Some(""), ReportedStart::Nothing, None, Reverted),
+        (false, Some(PAST), ReportedStart::Running, Some(STAMPED), Reverted),
         (false, Some(FUTURE), since, Some(PAST), Reverted),
         (false, Some(GARBAGE), since, Some(PAST), Reverted),
         // a review could have set these
         (false, Some(PAST), since, Some(PAST), Admitted),
-        (false, Some(STAMPED), Shown::Running, Some(STAMPED), Admitted),
-        (true, None, Shown::Nothing, None, Admitted),
-        (true, None, Shown::Running, Some(STAMPED), Stamped),
+        (false, Some(STAMPED), ReportedStart::Running, Some(STAMPED), Admitted),
+        (true, None, ReportedStart::Nothing, None, Admitted),
+        (true, None, ReportedStart::Running, Some(STAMPED), Stamped),
         (true, None, since, Some(PAST), Stamped),
-        (true, Some(PAST), Shown::Nothing, Some(PAST), Admitted),
+        (true, Some(PAST), ReportedStart::Nothing, Some(PAST), Admitted),
         (true, Some(OTHER), since, Some(OTHER), Admitted),
-        (true, Some(FUTURE), Shown::Nothing, Some(STAMPED), Clamped),
+        (true, Some(FUTURE), ReportedStart::Nothing, Some(STAMPED), Clamped),
         (true, Some(FUTURE), since, Some(STAMPED), Clamped),
-        (true, Some(GARBAGE), Shown::Nothing, None, Dropped),
-        (true, Some(GARBAGE), Shown::Running, Some(STAMPED), Dropped),
+        (true, Some(GARBAGE), ReportedStart::Nothing, None, Dropped),
+        (true, Some(GARBAGE), ReportedStart::Running, Some(STAMPED), Dropped),
     ] {
         let write = StampWrite { trusted, stamp, old: None };
         assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), change), "{write:?} {shown:?}");
@@ -64,17 +64,17 @@ fn a_stamp_that_is_ahead_by_no_more_than_clocks_differ_stands() {
         let (expected, change) = if stands { (stamp.as_str(), Admitted) } else { (STAMPED, Clamped) };
         let expected = (Some(expected.to_owned()), change);
         let write = StampWrite { trusted: true, stamp: Some(&stamp), old: None };
-        assert_eq!(reviewed(write, Shown::Nothing), expected, "{ahead}");
+        assert_eq!(reviewed(write, ReportedStart::Nothing), expected, "{ahead}");
         let left_alone = StampWrite { trusted: false, old: Some(&stamp), ..write };
-        assert_eq!(reviewed(left_alone, Shown::Nothing), expected, "{ahead}");
+        assert_eq!(reviewed(left_alone, ReportedStart::Nothing), expected, "{ahead}");
         let none = StampWrite { trusted: false, stamp: None, old: None };
-        assert_eq!(reviewed(none, Shown::Since(at(&stamp))), (expected.0, Stamped), "{ahead}");
+        assert_eq!(reviewed(none, ReportedStart::Since(at(&stamp))), (expected.0, Stamped), "{ahead}");
     }
 }
 
 #[test]
 fn a_stamp_is_changed_and_removed_by_trusted_writers_alone() {
-    let (nothing, running) = (Shown::Nothing, Shown::Running);
+    let (nothing, running) = (ReportedStart::Nothing, ReportedStart::Running);
     for (trusted, stamp, old, shown, expected, change) in [
         // added
         (false, Some(PAST), None, nothing, None, Reverted),
@@ -112,7 +112,7 @@ fn a_stamp_is_changed_and_removed_by_trusted_writers_alone() {
 
 #[test]
 fn what_was_stored_around_the_webhook_is_put_right() {
-    let (nothing, running) = (Shown::Nothing, Shown::Running);
+    let (nothing, running) = (ReportedStart::Nothing, ReportedStart::Running);
     for trusted in [false, true] {
         for (stamp, old, shown, expected, change) in [
             (Some(FUTURE), FUTURE, nothing, Some(STAMPED), Clamped),
@@ -141,12 +141,12 @@ fn what_was_stored_around_the_webhook_is_put_right() {
 #[test]
 fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
     for (stamp, shown, change) in [
-        ("2026-01-02T11:59:30Z", Shown::Running, Admitted),
-        ("2026-01-02T11:59:29Z", Shown::Running, Reverted),
-        ("2026-01-02T12:00:01Z", Shown::Running, Reverted),
-        ("2026-01-02T11:59:30.0Z", Shown::Running, Reverted),
-        ("2026-01-02T11:59:30+00:00", Shown::Running, Reverted),
-        ("2026-01-02T11:59:30Z", Shown::Since(at(PAST)), Reverted),
+        ("2026-01-02T11:59:30Z", ReportedStart::Running, Admitted),
+        ("2026-01-02T11:59:29Z", ReportedStart::Running, Reverted),
+        ("2026-01-02T12:00:01Z", ReportedStart::Running, Reverted),
+        ("2026-01-02T11:59:30.0Z", ReportedStart::Running, Reverted),
+        ("2026-01-02T11:59:30+00:00", ReportedStart::Running, Reverted),
+        ("2026-01-02T11:59:30Z", ReportedStart::Since(at(PAST)), Reverted),
     ] {
         let write = StampWrite { trusted: false, stamp: Some(stamp), old: None };
         assert_eq!(reviewed(write, shown).1, change, "{stamp} {shown:?}");
@@ -156,7 +156,8 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
 #[test]
 fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
     let told = |trusted, stamp, old| {
-        let warning = StampWrite { trusted, stamp, old }.review(|| Shown::Nothing, at(NOW)).warning.unwrap();
+        let warning =
+            StampWrite { trusted, stamp, old }.review(|| ReportedStart::Nothing, at(NOW)).warning.unwrap();
         let prefix = "tenure: metadata.annotations[kai.scheduler/last-start-timestamp]: ";
         warning.strip_prefix(prefix).unwrap().to_owned()
     };
@@ -202,7 +203,7 @@ fn no_warning_is_so_long_that_it_is_cut() {
     for stamp in [FUTURE.to_owned(), "ä".repeat(10_000), "\u{1}".repeat(10_000)] {
         let write =
             StampWrite { trusted: false, stamp: Some(&stamp), old: Some("2026-01-02T03:04:05.000000+00:00") };
-        let warning = write.review(|| Shown::Nothing, at(NOW)).warning.unwrap();
+        let warning = write.review(|| ReportedStart::Nothing, at(NOW)).warning.unwrap();
         let length = warning.chars().count();
         assert!(length <= 256 || stamp.starts_with('\u{1}'), "{length}: {warning}");
         assert!(length < 600, "{length}");
@@ -397,8 +398,12 @@ fn stamps() -> impl Strategy<Value = Option<String>> {
     ]
 }
 
-fn shown() -> impl Strategy<Value = Shown> {
-    prop_oneof![Just(Shown::Nothing), Just(Shown::Running), instant().prop_map(Shown::Since)]
+fn shown() -> impl Strategy<Value = ReportedStart> {
+    prop_oneof![
+        Just(ReportedStart::Nothing),
+        Just(ReportedStart::Running),
+        instant().prop_map(ReportedStart::Since)
+    ]
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::duration::for_people;
 
-use super::{Left, LeftOf, Place, PreemptionKind, Preemptor, Progress, Ruling};
+use super::{CountedMembers, PodProgress, PreemptionKind, Preemptor, QueuePlace, RemainingMembers, Ruling};
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
 
 impl PreemptionKind {
@@ -27,10 +27,10 @@ impl PreemptionKind {
 impl Ruling<'_> {
     /// Returns the reasons of a ruling, in the order in which they were found. `victim` is the
     /// place of the victim.
-    pub fn because(&self, preemptor: &Preemptor<'_>, victim: &Place<'_>, now: Timestamp) -> Vec<String> {
+    pub fn because(&self, preemptor: &Preemptor<'_>, victim: &QueuePlace<'_>, now: Timestamp) -> Vec<String> {
         // all fields are listed, so that a rule that is added is explained here
         let Self { rule: _, until: _, start: _, kind, floor, floor_until, left, toleration, progress } = self;
-        if *progress == Progress::Gone {
+        if *progress == PodProgress::Gone {
             return vec!["it has ended, or is terminating: it has nothing to lose".into()];
         }
         let mut sentences = vec![self.place(&preemptor.place, victim)];
@@ -52,7 +52,7 @@ impl Ruling<'_> {
         sentences
     }
 
-    fn place(&self, preemptor: &Place<'_>, victim: &Place<'_>) -> String {
+    fn place(&self, preemptor: &QueuePlace<'_>, victim: &QueuePlace<'_>) -> String {
         match (self.kind, victim.name) {
             (PreemptionKind::Preempt, Some(queue)) => {
                 format!("preemptor and victim are both in queue {queue:?}: preemptMinRuntime counts")
@@ -89,15 +89,15 @@ impl Ruling<'_> {
 
 /// Returns the sentence about a queue that doesn't exist. None: the queue exists, or the pod names
 /// none.
-fn missing(place: &Place<'_>, consequence: &str) -> Option<String> {
+fn missing(place: &QueuePlace<'_>, consequence: &str) -> Option<String> {
     let name = place.name.filter(|_| place.queue.is_none())?;
     Some(format!("queue {name:?} doesn't exist: {consequence}"))
 }
 
 /// Returns the sentence about the pods that an elastic workload has left. `within_floor`: its floor
 /// isn't over.
-fn elastic(left: Left, within_floor: bool) -> String {
-    let Left { of, running, evicted, min } = left;
+fn elastic(left: RemainingMembers, within_floor: bool) -> String {
+    let RemainingMembers { of, running, evicted, min } = left;
     let rest = running.saturating_sub(evicted);
     let verdict = match (left.is_enough(), within_floor) {
         (true, _) => "enough",
@@ -105,10 +105,10 @@ fn elastic(left: Left, within_floor: bool) -> String {
         (false, false) => "too few, but no floor lasts",
     };
     let what = match of {
-        LeftOf::Workload => "running pods of it",
-        LeftOf::Subgroup => "running pods of its subgroup",
-        LeftOf::OtherSubgroup => "running pods of another subgroup",
-        LeftOf::Subgroups => "subgroups that have their minimum",
+        CountedMembers::Workload => "running pods of it",
+        CountedMembers::Subgroup => "running pods of its subgroup",
+        CountedMembers::OtherSubgroup => "running pods of another subgroup",
+        CountedMembers::Subgroups => "subgroups that have their minimum",
     };
     format!(
         "its workload is elastic: of {running} {what} {evicted} would go and {rest} stay, where {min} must: {verdict}"

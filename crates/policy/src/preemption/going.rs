@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeMap, ptr};
 
-use super::{Progress, Victim, Workload};
+use super::{PodProgress, Victim, Workload};
 
 /// Pods of one workload, or of one part of it, that are to go together. If the workload isn't
 /// elastic, none are counted.
 #[derive(Clone, Debug, Default)]
-pub struct Going {
+pub struct WorkloadVictims {
     /// The pods that go, of all subgroups.
     pods: u32,
     /// The losses of each subgroup and parent, by number.
@@ -20,7 +20,7 @@ pub struct Going {
 
 /// The things that are counted: pods or subgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOf {
+pub enum CountedMembers {
     /// Pods, of the whole workload.
     Workload,
     /// Pods, of the victim's subgroup.
@@ -33,9 +33,9 @@ pub enum LeftOf {
 
 /// The numbers of pods or subgroups that decide whether a workload keeps enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingMembers {
     /// The things that are counted.
-    pub of: LeftOf,
+    pub of: CountedMembers,
     /// The number that runs now.
     pub running: u32,
     /// The number that would be evicted.
@@ -44,16 +44,16 @@ pub struct Left {
     pub min: u32,
 }
 
-impl Left {
+impl RemainingMembers {
     /// True if the minimum is kept, or no running pod goes. A subgroup that has too few pods
     /// already counts as needed, unless enough other subgroups meet their minimums.
     pub fn is_enough(&self) -> bool {
-        let stays = self.evicted == 0 && self.of != LeftOf::Subgroups;
+        let stays = self.evicted == 0 && self.of != CountedMembers::Subgroups;
         stays || self.running.saturating_sub(self.evicted) >= self.min
     }
 }
 
-impl Going {
+impl WorkloadVictims {
     /// Adds running pods of a subgroup.
     pub fn add(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
         self.add_to_all(workload, pods);
@@ -71,7 +71,7 @@ impl Going {
     pub fn add_to_subgroup(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
         if workload.is_elastic() {
             workload.pods.running().lose(workload.shape, subgroup, pods, &mut self.lost);
-            let is_short = |left: Left| !left.is_enough();
+            let is_short = |left: RemainingMembers| !left.is_enough();
             let falls_short = || self.left_in(workload, subgroup).is_some_and(is_short).then_some(subgroup);
             self.short = self.short.or_else(falls_short);
         }
@@ -82,12 +82,22 @@ impl Going {
     /// The minimum of all pods counts, and those of the victim's subgroup and of the others that
     /// lose pods. A pod of a subgroup that doesn't exist counts towards the minimum of all pods
     /// alone. If several minimums are missed, the first in that order is returned.
-    pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
+    pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<RemainingMembers> {
         let Workload { shape, pods, .. } = workload;
         let running = pods.running().total();
-        let all = Left { of: LeftOf::Workload, running, evicted: self.pods, min: shape.minimum };
+        let all = RemainingMembers {
+            of: CountedMembers::Workload,
+            running,
+            evicted: self.pods,
+            min: shape.minimum,
+        };
         let own = self.left_in(workload, subgroup);
-        let other = || Some(Left { of: LeftOf::OtherSubgroup, ..self.left_in(workload, self.short?)? });
+        let other = || {
+            Some(RemainingMembers {
+                of: CountedMembers::OtherSubgroup,
+                ..self.left_in(workload, self.short?)?
+            })
+        };
         let parts = || own.filter(|own| !own.is_enough()).or_else(other).or(own);
         let left = Some(all).filter(|all| !all.is_enough()).or_else(parts).unwrap_or(all);
         pods.is_elastic().then_some(left)
@@ -95,24 +105,24 @@ impl Going {
 
     /// Returns the rest of a subgroup. None: there is no such subgroup. A whole subgroup may go if
     /// its parent doesn't need it.
-    fn left_in(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
+    fn left_in(&self, workload: &Workload<'_>, subgroup: usize) -> Option<RemainingMembers> {
         let mut ways = workload.pods.running().left(workload.shape, subgroup, &self.lost);
-        let of = |of| move |(running, evicted, min)| Left { of, running, evicted, min };
-        let own = ways.next().map(of(LeftOf::Subgroup))?;
-        let mut others = ways.map(of(LeftOf::Subgroups));
-        Some(if own.is_enough() { own } else { others.find(Left::is_enough).unwrap_or(own) })
+        let of = |of| move |(running, evicted, min)| RemainingMembers { of, running, evicted, min };
+        let own = ways.next().map(of(CountedMembers::Subgroup))?;
+        let mut others = ways.map(of(CountedMembers::Subgroups));
+        Some(if own.is_enough() { own } else { others.find(RemainingMembers::is_enough).unwrap_or(own) })
     }
 }
 
 /// The pods that are to go together, of each workload and of each part that is counted apart. The
 /// keys are the addresses of the workloads: two copies of a workload are two workloads here.
 #[derive(Clone, Debug, Default)]
-pub struct Goings(BTreeMap<*const (), Going>);
+pub struct VictimsByWorkload(BTreeMap<*const (), WorkloadVictims>);
 
-impl Goings {
+impl VictimsByWorkload {
     /// Adds a victim, if it runs, to the pods that go of its workload and of its part.
     pub fn add(&mut self, victim: &Victim<'_>) {
-        if victim.progress == Progress::Running {
+        if victim.progress == PodProgress::Running {
             for counted in victim.counted().filter(|counted| counted.is_elastic()) {
                 self.of(counted).add(counted, victim.subgroup, 1);
             }
@@ -120,7 +130,7 @@ impl Goings {
     }
 
     /// Returns the pods that go of a workload or part, to add others.
-    pub fn of(&mut self, counted: &Workload<'_>) -> &mut Going {
+    pub fn of(&mut self, counted: &Workload<'_>) -> &mut WorkloadVictims {
         self.0.entry(ptr::from_ref(counted).cast::<()>()).or_default()
     }
 
@@ -139,8 +149,8 @@ impl Goings {
 
     /// Returns the rest of a victim's part, or that of its workload where only that is too small.
     /// None: the part isn't elastic.
-    pub(super) fn left(&self, victim: &Victim<'_>) -> Option<Left> {
-        let nothing = Going::default();
+    pub(super) fn left(&self, victim: &Victim<'_>) -> Option<RemainingMembers> {
+        let nothing = WorkloadVictims::default();
         let left = |counted: &Workload<'_>| {
             let going = self.0.get(&ptr::from_ref(counted).cast::<()>()).unwrap_or(&nothing);
             going.left(counted, victim.subgroup)

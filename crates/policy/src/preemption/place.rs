@@ -14,7 +14,7 @@ pub enum PreemptionKind {
 
 /// The leaf queue that a workload or a pod names.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place<'a> {
+pub struct QueuePlace<'a> {
     /// The name of the queue. None: it names none, and no floor applies to it.
     pub name: Option<&'a str>,
     /// The queue that counts for the name: that of the name, or the default queue. None: neither
@@ -22,7 +22,7 @@ pub struct Place<'a> {
     pub queue: Option<QueueId>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueuePlace<'a> {
     /// Looks up the queue of a name.
     pub fn find(tree: &QueueTree, name: Option<&'a str>) -> Self {
         Self { name, queue: name.and_then(|name| tree.bind(name)) }

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{going::Left, place::PreemptionKind};
-use crate::{floor::Floor, gang::Progress, toleration::Judgement};
+use super::{going::RemainingMembers, place::PreemptionKind};
+use crate::{floor::Floor, gang::PodProgress, toleration::Judgement};
 
 /// A rule that protects a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub struct Ruling<'t> {
     /// The end of the floor. None: the floor is over, or doesn't apply.
     pub floor_until: Option<Timestamp>,
     /// The rest of the workload without the victims. None: the workload isn't elastic.
-    pub left: Option<Left>,
+    pub left: Option<RemainingMembers>,
     /// The toleration of the victim's class.
     pub toleration: Judgement,
     /// The progress of the victim.
-    pub progress: Progress,
+    pub progress: PodProgress,
 }
 
 impl Ruling<'_> {
@@ -92,7 +92,7 @@ impl Ruling<'_> {
 
 /// The decision about a preemptor and all of its victims.
 #[derive(Clone, Debug)]
-pub struct Verdict<'t> {
+pub struct PreemptionVerdict<'t> {
     /// True if no victim is protected.
     pub allowed: bool,
     /// [`PreemptionKind::Reclaim`] if any victim is in another queue than the preemptor.

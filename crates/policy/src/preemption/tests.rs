@@ -57,7 +57,7 @@ impl Case {
     fn workload<'a>(&self, queue: &'a str, start: Option<i64>, subgroups: &[(u32, u32)]) -> Workload<'a> {
         let subgroups: Vec<_> = subgroups.iter().map(|(min, pods)| (*min, *pods, *pods)).collect();
         Workload {
-            place: Place::find(&self.tree, Some(queue)),
+            place: QueuePlace::find(&self.tree, Some(queue)),
             start: start.map(at),
             ..of_subgroups(0, &subgroups)
         }
@@ -65,7 +65,7 @@ impl Case {
 
     fn preemptor<'a>(&self, queue: &'a str, priority: i32) -> Preemptor<'a> {
         let claim = toleration::PreemptorClaim { priority, never_preempts: false };
-        Preemptor { place: Place::find(&self.tree, Some(queue)), claim }
+        Preemptor { place: QueuePlace::find(&self.tree, Some(queue)), claim }
     }
 
     /// True if a victim passes the filter against a preemptor of this queue.
@@ -90,7 +90,7 @@ pub fn of_subgroups(minimum: u32, subgroups: &[Subgroup]) -> Workload<'static> {
         .iter()
         .enumerate()
         .flat_map(|(number, (_, live, running))| (0..*live).map(move |pod| (number, pod < *running)));
-    Workload { place: Place::default(), start: None, shape, pods: shape.tally(pods) }
+    Workload { place: QueuePlace::default(), start: None, shape, pods: shape.tally(pods) }
 }
 
 fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
@@ -99,7 +99,7 @@ fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
         part: None,
         place: workload.place,
         subgroup,
-        progress: Progress::Running,
+        progress: PodProgress::Running,
         pool: None,
         class: ClassState::None,
         scheduled_at: Some(at(-60)),
@@ -221,17 +221,17 @@ fn no_pod_is_spare_where_another_leaves_a_subgroup_too_few() {
     let case = Case::new(ReclaimResolveMethod::Lca);
     let workload = case.workload("prod-team2", Some(-10), &[(1, 1), (2, 4)]);
     // no floor protects it
-    let master = Victim { place: Place::default(), ..victim(&workload, 0) };
+    let master = Victim { place: QueuePlace::default(), ..victim(&workload, 0) };
     let spare = victim(&workload, 1);
     let preemptor = case.preemptor("prod-team2", 5);
     let rules = |victims: &[Victim<'_>]| -> Vec<_> {
         let rulings = case.rules().verdict(&preemptor, victims).rulings;
         rulings.iter().map(|ruling| (ruling.rule, ruling.left.map(|left| left.of))).collect()
     };
-    assert_eq!(rules(&[master]), [(None, Some(LeftOf::Subgroup))]);
-    assert_eq!(rules(&[spare]), [(None, Some(LeftOf::Subgroup))]);
-    let protected = (Some(Rule::MinAvailable), Some(LeftOf::OtherSubgroup));
-    assert_eq!(rules(&[master, spare]), [(None, Some(LeftOf::Subgroup)), protected]);
+    assert_eq!(rules(&[master]), [(None, Some(CountedMembers::Subgroup))]);
+    assert_eq!(rules(&[spare]), [(None, Some(CountedMembers::Subgroup))]);
+    let protected = (Some(Rule::MinAvailable), Some(CountedMembers::OtherSubgroup));
+    assert_eq!(rules(&[master, spare]), [(None, Some(CountedMembers::Subgroup)), protected]);
 }
 
 /// A master and workers that have no minimum of their own.
@@ -287,12 +287,12 @@ fn a_subgroup_that_is_not_needed_may_go() {
     assert!(case.validator("prod-team2", &evicted(&two, 2, 1)), "it lacks pods as it is");
     assert!(!case.validator("prod-team2", &evicted(&two, 0, 1)));
     let left = |number, pods| {
-        let mut going = Going::default();
+        let mut going = WorkloadVictims::default();
         going.add(&all, number, pods);
         going.left(&all, number).map(|left| (left.of, left.running, left.evicted, left.min))
     };
-    assert_eq!(left(2, 1), Some((LeftOf::Subgroup, 3, 1, 2)));
-    assert_eq!(left(2, 2), Some((LeftOf::Subgroups, 3, 1, 2)));
+    assert_eq!(left(2, 1), Some((CountedMembers::Subgroup, 3, 1, 2)));
+    assert_eq!(left(2, 2), Some((CountedMembers::Subgroups, 3, 1, 2)));
 }
 
 #[test]
@@ -396,14 +396,15 @@ fn what_the_cluster_needs_always_gets_room() {
 fn what_is_about_to_go_has_nothing_to_lose() {
     let case = Case::new(ReclaimResolveMethod::Lca);
     let workloads = [case.workload("prod-team2", Some(-10), &[(1, 1)])];
-    let gone = Victim { progress: Progress::Gone, ..victim(&workloads[0], 0) };
+    let gone = Victim { progress: PodProgress::Gone, ..victim(&workloads[0], 0) };
     assert!(case.rules().verdict(&case.preemptor("dev-team1", 5), &[gone]).allowed);
 }
 
 #[test]
 fn who_is_in_no_queue_has_no_floor_and_who_names_a_missing_one_has_the_default() {
     let case = Case::new(ReclaimResolveMethod::Lca);
-    let nowhere = Workload { place: Place::default(), ..case.workload("prod-team2", Some(-1), &[(1, 1)]) };
+    let nowhere =
+        Workload { place: QueuePlace::default(), ..case.workload("prod-team2", Some(-1), &[(1, 1)]) };
     let missing = case.workload("gone", Some(-1), &[(1, 1)]);
     let preemptor = case.preemptor("dev-team1", 5);
     let until = |workload: &Workload<'_>| {
@@ -481,7 +482,7 @@ impl Scene {
         let floors = floors(self.method);
         let rules = Rules { floors: &floors, tree: &tree, now: at(0) };
         let workload = |(leaf, start, subgroups): &(usize, i64, Vec<Subgroup>)| Workload {
-            place: Place::find(&tree, Some(LEAVES[*leaf])),
+            place: QueuePlace::find(&tree, Some(LEAVES[*leaf])),
             start: Some(at(*start)),
             ..of_subgroups(0, subgroups)
         };
@@ -489,7 +490,7 @@ impl Scene {
         let victims: Vec<_> =
             self.victims.iter().map(|(of, subgroup)| victim(&workloads[*of], *subgroup)).collect();
         let claim = toleration::PreemptorClaim { priority: 5, never_preempts: false };
-        let preemptor = Preemptor { place: Place::find(&tree, Some("a")), claim };
+        let preemptor = Preemptor { place: QueuePlace::find(&tree, Some("a")), claim };
         let verdict = rules.verdict(&preemptor, &victims);
         let by_parts = victims.iter().all(|victim| by_parts(&rules, &preemptor, victim, &victims));
         assert_eq!(verdict.allowed, by_parts, "{:?} {:?} {:?}", self.queues, self.workloads, self.victims);
@@ -514,7 +515,7 @@ fn by_parts(
     if protected_until(workload.start, &floor, rules.now).is_none() {
         return true;
     }
-    let mut going = Going::default();
+    let mut going = WorkloadVictims::default();
     let together = scenario.iter().filter(|other| ptr::eq(other.workload, workload));
     together.for_each(|other| going.add(workload, other.subgroup, 1));
     workload.is_elastic() && going.left(workload, subgroup).is_some_and(|left| left.is_enough())
@@ -600,7 +601,7 @@ fn against_anybody_an_elastic_workload_may_lose_one_pod_beyond_its_minimum() {
     let tight = case.workload("prod-team2", Some(-1), &[(2, 2), (0, 1)]);
     let ruled = until(&case.rules().against_anybody(&victim(&tight, 0), 7));
     assert_eq!(ruled, Some((Rule::MinAvailable, Some(at(34)))));
-    let gone = Victim { progress: Progress::Gone, ..victim(&tight, 0) };
+    let gone = Victim { progress: PodProgress::Gone, ..victim(&tight, 0) };
     assert_eq!(until(&case.rules().against_anybody(&gone, 7)), None);
 }
 

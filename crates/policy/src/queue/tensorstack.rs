@@ -6,7 +6,7 @@ use tenure_types::{
 };
 
 use super::{
-    Nearest, RunaiQueue,
+    NearestFields, RunaiQueue,
     durations::{LEAVE_OUT, duration, positive},
 };
 use crate::{field::FieldError, notice::NoticePoints};
@@ -51,7 +51,7 @@ impl RunaiQueue {
     pub fn read_t9k(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let (TensorstackQueue { ceiling, notice }, errors) = TensorstackQueue::read(spec);
         let ceiling = ceiling.map(PointsGrammar::extended);
-        let nearest = Nearest { notice: notice.map(NoticePoints::from), ..Nearest::default() };
+        let nearest = NearestFields { notice: notice.map(NoticePoints::from), ..NearestFields::default() };
         (Self { ceiling, nearest, ..Self::default() }, errors)
     }
 }

@@ -18,16 +18,16 @@ pub fn as_v3alpha1(
     annotations: &BTreeMap<String, String>,
     errors: &mut Vec<FieldError>,
 ) -> v3alpha1::QueueSpec {
-    v3alpha1::QueueSpec::complete(spec, &mut Annotations { annotations, errors })
+    v3alpha1::QueueSpec::complete(spec, &mut AnnotationReader { annotations, errors })
 }
 
 /// The annotations of a queue as the source of the fields that v2 lacks.
-struct Annotations<'a> {
+struct AnnotationReader<'a> {
     annotations: &'a BTreeMap<String, String>,
     errors: &'a mut Vec<FieldError>,
 }
 
-impl OwnFields for Annotations<'_> {
+impl OwnFields for AnnotationReader<'_> {
     fn read<T: OwnField>(&mut self, _: &'static str, key: &'static str) -> Option<T> {
         let text = self.annotations.get(key)?.as_str();
         let wrong = |detail| FieldError::invalid(format!("metadata.annotations[{key}]"), text, detail);

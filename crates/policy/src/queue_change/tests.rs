@@ -15,14 +15,14 @@ fn at(second: i64) -> Timestamp {
 /// Queues by name and spec, and the starts of their workloads.
 struct World {
     tree: QueueTree,
-    running: HashMap<String, Running>,
+    running: HashMap<String, RunningWorkloads>,
     grace: ExtendedDuration,
 }
 
 impl World {
     fn new(queues: &[(&str, Value, &[i64])]) -> Self {
         let tree = queues.iter().map(|(name, spec, _)| (*name, read(spec))).collect();
-        let running = |starts: &[i64]| Running {
+        let running = |starts: &[i64]| RunningWorkloads {
             workloads: u64::try_from(starts.len()).unwrap(),
             runs: Runs::of(starts.iter().map(|start| at(*start)).collect()),
         };
@@ -31,11 +31,11 @@ impl World {
     }
 
     /// An hour after the beginning.
-    fn known<T>(&self, ask: impl FnOnce(&Known<'_, '_>) -> T) -> T {
+    fn known<T>(&self, ask: impl FnOnce(&QueueChangeFacts<'_, '_>) -> T) -> T {
         let floors = Floors::default();
         let queues = &Inheritance::new(&self.tree, &floors);
         let notice = "5m".parse().unwrap();
-        ask(&Known {
+        ask(&QueueChangeFacts {
             queues,
             running: &self.running,
             notice,
@@ -168,7 +168,7 @@ proptest! {
         let longest = |top: &Value| {
             let queues = [("top", top), ("middle", &middle), ("leaf", &leaf)];
             let tree: QueueTree = queues.into_iter().map(|(name, spec)| (name, read(spec))).collect();
-            let of = |(name, _)| Effective::of(&tree, &Floors::default(), tree.find(name).unwrap()).unwrap().longest_run;
+            let of = |(name, _)| EffectiveValues::of(&tree, &Floors::default(), tree.find(name).unwrap()).unwrap().longest_run;
             queues.map(of)
         };
         let (old, before) = (read(&top), longest(&top));

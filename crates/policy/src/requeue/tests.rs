@@ -155,8 +155,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
-fn waiting(name: &str, priority: i32, created: i64, paused: i64) -> Waiting {
-    Waiting { priority, created: at(created), paused: at(paused), name: name.into() }
+fn waiting(name: &str, priority: i32, created: i64, paused: i64) -> WaitingWorkload {
+    WaitingWorkload { priority, created: at(created), paused: at(paused), name: name.into() }
 }
 
 /// Kueue's `TestStrictFIFO`.

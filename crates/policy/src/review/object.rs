@@ -52,11 +52,11 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<String, String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(transparent)]
-    struct Key<'b>(#[serde(borrow)] Cow<'b, str>);
+    struct AnnotationKey<'b>(#[serde(borrow)] Cow<'b, str>);
 
-    struct Known;
+    struct AnnotationsVisitor;
 
-    impl<'de> Visitor<'de> for Known {
+    impl<'de> Visitor<'de> for AnnotationsVisitor {
         type Value = BTreeMap<String, String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,7 +73,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut known = BTreeMap::new();
-            while let Some(Key(key)) = map.next_key()? {
+            while let Some(AnnotationKey(key)) = map.next_key()? {
                 if READ.iter().any(|prefix| key.starts_with(prefix)) {
                     known.insert(key.into_owned(), map.next_value()?);
                 } else {
@@ -84,7 +84,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
         }
     }
 
-    deserializer.deserialize_option(Known)
+    deserializer.deserialize_option(AnnotationsVisitor)
 }
 
 #[derive(Deserialize)]

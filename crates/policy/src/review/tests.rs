@@ -17,10 +17,10 @@ fn raw(object: &Value) -> Box<RawValue> {
 
 fn errors_of(kind: Reviewable, object: &Value) -> Vec<String> {
     let (tree, floors) = (QueueTree::default(), Floors::default());
-    let context = Context {
+    let context = ReviewFacts {
         queues: &Inheritance::new(&tree, &floors),
         t9k_system_namespace: "t9k-system",
-        bounds: &Bounds::default(),
+        bounds: &DelegationBounds::default(),
     };
     let found = kind.read("demo", "t9k-system", Some(&raw(object)));
     let Findings { errors, .. } = found.map_or_else(Findings::from, |subject| subject.review(&context));

@@ -3,7 +3,7 @@
 //! The length and the nearest queue are remembered for each queue on the way, until the tree
 //! changes.
 
-use super::{Cycle, Inherited, NO_QUEUE, Node, QueueId, QueueTree, memo::Memo};
+use super::{Cycle, Inherited, NO_QUEUE, QueueId, QueueNode, QueueTree, memo::Memo};
 
 impl QueueTree {
     /// Returns the number of queues on the way to the root, the queue itself included.
@@ -116,6 +116,6 @@ impl QueueTree {
     }
 }
 
-fn memo(field: Inherited, node: &Node) -> &Memo {
+fn memo(field: Inherited, node: &QueueNode) -> &Memo {
     field.pick(&node.nearest_preempt, &node.nearest_reclaim)
 }

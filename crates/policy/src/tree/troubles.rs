@@ -9,7 +9,7 @@ use super::{QueueId, QueueTree};
 /// An error in the relations between stored queues. `Display` writes it with its effect, for
 /// people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trouble {
+pub enum QueueTreeError {
     /// A queue names a parent that doesn't exist: the queue counts as a top-level queue.
     MissingParent {
         /// The queue.
@@ -29,7 +29,7 @@ pub enum Trouble {
     },
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for QueueTreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingParent { queue, parent } => {
@@ -73,12 +73,12 @@ pub fn way(names: &[impl AsRef<str>]) -> String {
 
 /// Returns all troubles of a tree, each once, ordered by kind and name. Takes time in proportion to
 /// the number of queues.
-pub fn troubles(tree: &QueueTree) -> Vec<Trouble> {
+pub fn troubles(tree: &QueueTree) -> Vec<QueueTreeError> {
     let ids =
         || (0u32..).zip(&tree.nodes).filter(|(_, node)| node.queue.is_some()).map(|(id, _)| QueueId(id));
     let mut walks = vec![0u32; tree.nodes.len()];
     let cycles = (1u32..).zip(ids()).filter_map(|(walk, id)| closes_a_cycle(tree, id, walk, &mut walks));
-    let mut troubles: Vec<Trouble> = cycles.map(|id| cycle(tree, id)).collect();
+    let mut troubles: Vec<QueueTreeError> = cycles.map(|id| cycle(tree, id)).collect();
     troubles.extend(ids().filter_map(|id| missing_parent(tree, id)));
     troubles.sort();
     troubles
@@ -99,21 +99,21 @@ fn closes_a_cycle(tree: &QueueTree, from: QueueId, walk: u32, walks: &mut [u32])
     None
 }
 
-fn missing_parent(tree: &QueueTree, id: QueueId) -> Option<Trouble> {
+fn missing_parent(tree: &QueueTree, id: QueueId) -> Option<QueueTreeError> {
     let parent = tree.node(id)?.parent.filter(|parent| !tree.exists(*parent))?;
-    Some(Trouble::MissingParent { queue: tree.name(id).into(), parent: tree.name(parent).into() })
+    Some(QueueTreeError::MissingParent { queue: tree.name(id).into(), parent: tree.name(parent).into() })
 }
 
 /// Returns the trouble of the cycle that a queue is in.
-fn cycle(tree: &QueueTree, of: QueueId) -> Trouble {
+fn cycle(tree: &QueueTree, of: QueueId) -> QueueTreeError {
     let above = std::iter::successors(tree.parent(of), |id| tree.parent(*id)).take_while(|id| *id != of);
     let mut members: Vec<String> =
         std::iter::once(of).chain(above).map(|id| tree.name(id).to_owned()).collect();
     let first = members.iter().enumerate().min_by_key(|(_, name)| *name).map_or(0, |(place, _)| place);
     members.rotate_left(first);
     match members.as_slice() {
-        [queue] => Trouble::SelfParent { queue: queue.clone() },
-        _ => Trouble::Cycle { members },
+        [queue] => QueueTreeError::SelfParent { queue: queue.clone() },
+        _ => QueueTreeError::Cycle { members },
     }
 }
 

@@ -9,11 +9,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tenure_types::{
-    room::{Needs, Term},
+    room::{AffinityTerm, PodNeeds},
     selector::Labels,
 };
 
-use super::Candidate;
+use super::VictimCandidate;
 
 /// The properties of a pod that matter to other pods of its node.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +23,12 @@ pub struct Neighbor<'a> {
     /// The labels of the pod, by which terms select it.
     pub labels: &'a dyn Labels,
     /// The needs of the pod besides room. None: it has none.
-    pub needs: Option<&'a Needs>,
+    pub needs: Option<&'a PodNeeds>,
 }
 
 impl Neighbor<'_> {
     /// True if one of these terms may select the pod.
-    fn matches_any(&self, terms: &[Term]) -> bool {
+    fn matches_any(&self, terms: &[AffinityTerm]) -> bool {
         terms.iter().any(|term| term.may_select(self.namespace, self.labels))
     }
 
@@ -54,7 +54,7 @@ impl Neighbor<'_> {
         if self.is_unknown() || staying.is_unknown() {
             return false;
         }
-        let nothing = Needs::default();
+        let nothing = PodNeeds::default();
         let (own, its) = (self.needs.unwrap_or(&nothing), staying.needs.unwrap_or(&nothing));
         let ports = own.host_ports.iter().any(|one| its.host_ports.iter().any(|other| one.conflicts(other)));
         let claims = own.claims.iter().any(|claim| staying.uses(self.namespace, claim) && !is_shared(claim));
@@ -72,7 +72,7 @@ impl Neighbor<'_> {
     fn may_need(&self, going: &Neighbor<'_>) -> bool {
         let terms = self.needs.map(|needs| &*needs.affinity).unwrap_or_default();
         let may_be =
-            |term: &Term| !going.labels.are_known() || term.may_select(going.namespace, going.labels);
+            |term: &AffinityTerm| !going.labels.are_known() || term.may_select(going.namespace, going.labels);
         !terms.is_empty() && terms.iter().all(may_be)
     }
 }
@@ -92,7 +92,7 @@ impl<'a> Exchange<'a> {
     /// terminating go.
     pub fn new(
         preemptor: Neighbor<'a>,
-        pods: &[Candidate<'a>],
+        pods: &[VictimCandidate<'a>],
         offered: &[usize],
         limits_volumes: bool,
     ) -> Option<Self> {
@@ -108,7 +108,7 @@ impl<'a> Exchange<'a> {
             pod.is_some_and(|pod| !preemptor.bears(&pod.neighbor, is_shared))
         };
         let must_go = offered.iter().copied().filter(cannot_stay).collect();
-        let attaches = limits_volumes && preemptor.needs.is_some_and(Needs::attaches);
+        let attaches = limits_volumes && preemptor.needs.is_some_and(PodNeeds::attaches);
         let claims = attaches.then(|| Claims::new(&preemptor, pods, offered));
         Some(Self { preemptor, must_go, claims })
     }
@@ -150,12 +150,12 @@ impl<'a> Exchange<'a> {
 struct Claims {
     /// The numbers of the claims of each pod.
     of_pods: Vec<Vec<usize>>,
-    claims: Vec<Attached>,
+    claims: Vec<ClaimUsers>,
 }
 
 /// The number of pods that use a claim.
 #[derive(Clone, Copy, Default)]
-struct Attached {
+struct ClaimUsers {
     /// The number if the offered pods go.
     as_offered: u32,
     /// The number if the chosen pods go.
@@ -166,7 +166,7 @@ struct Attached {
 
 impl Claims {
     /// Counts the users of each claim: those of the preemptor, and those of each pod.
-    fn new<'p>(preemptor: &Neighbor<'p>, pods: &[Candidate<'p>], offered: &[usize]) -> Self {
+    fn new<'p>(preemptor: &Neighbor<'p>, pods: &[VictimCandidate<'p>], offered: &[usize]) -> Self {
         let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
         let mut used_by = |pod: &Neighbor<'p>| {
             let claims = pod.needs.into_iter().flat_map(|needs| &needs.claims);
@@ -178,7 +178,7 @@ impl Claims {
         };
         let own = used_by(preemptor);
         let of_pods: Vec<Vec<usize>> = pods.iter().map(|pod| used_by(&pod.neighbor)).collect();
-        let mut claims = Self { of_pods, claims: vec![Attached::default(); numbers.len()] };
+        let mut claims = Self { of_pods, claims: vec![ClaimUsers::default(); numbers.len()] };
         claims.add(&own, |of| &mut of.as_offered);
         claims.add(&own, |of| &mut of.now);
         let mut uncertain: HashSet<&str> = HashSet::new();
@@ -203,7 +203,7 @@ impl Claims {
         claims
     }
 
-    fn add(&mut self, numbers: &[usize], count: fn(&mut Attached) -> &mut u32) {
+    fn add(&mut self, numbers: &[usize], count: fn(&mut ClaimUsers) -> &mut u32) {
         for number in numbers {
             if let Some(of) = self.claims.get_mut(*number) {
                 let count = count(of);

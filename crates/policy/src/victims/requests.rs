@@ -3,7 +3,7 @@
 use arcstr::ArcStr;
 
 /// The name of a resource, which many requests share.
-pub type Resource = ArcStr;
+pub type ResourceName = ArcStr;
 
 /// The requests of one pod or of several, and the number of these pods. A node has room for a
 /// number of pods, too.
@@ -12,13 +12,13 @@ pub struct Requests {
     pods: u32,
     /// The amounts, ordered by the name of the resource, in the smallest unit that the resource is
     /// counted in.
-    amounts: Vec<(Resource, i64)>,
+    amounts: Vec<(ResourceName, i64)>,
 }
 
 impl Requests {
     /// Creates the requests of one pod. Amounts of one resource are added up; a negative amount
     /// counts as 0.
-    pub fn of_pod(amounts: impl IntoIterator<Item = (Resource, i64)>) -> Self {
+    pub fn of_pod(amounts: impl IntoIterator<Item = (ResourceName, i64)>) -> Self {
         let mut of = Self { pods: 1, amounts: Vec::new() };
         for (resource, amount) in amounts {
             of.add_amount(&resource, amount.max(0));
@@ -65,13 +65,13 @@ impl Requests {
     /// True if the rest without `part` has at least as much of every resource as `needed`, and at
     /// least as many pods.
     pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
-        let left = |resource: &Resource| self.of(resource).saturating_sub(part.of(resource));
+        let left = |resource: &ResourceName| self.of(resource).saturating_sub(part.of(resource));
         self.pods.saturating_sub(part.pods) >= needed.pods
             && needed.amounts.iter().all(|(resource, amount)| left(resource) >= *amount)
     }
 
     /// Adds an amount, which may be negative.
-    fn add_amount(&mut self, resource: &Resource, amount: i64) {
+    fn add_amount(&mut self, resource: &ResourceName, amount: i64) {
         match self.amounts.binary_search_by(|(of, _)| of.cmp(resource)) {
             Ok(place) => {
                 if let Some((_, sum)) = self.amounts.get_mut(place) {

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tenure_types::room::Needs;
+use tenure_types::room::PodNeeds;
 
 use super::*;
 use crate::{
     floor::Floors,
-    preemption::{Place, tests::of_subgroups},
+    preemption::{QueuePlace, tests::of_subgroups},
     queue::RunaiQueue,
     toleration::{self, ClassState},
     tree::QueueTree,
@@ -14,8 +14,8 @@ use crate::{
 
 mod exchange;
 
-const CPU: Resource = arcstr::literal!("cpu");
-const GPU: Resource = arcstr::literal!("nvidia.com/gpu");
+const CPU: ResourceName = arcstr::literal!("cpu");
+const GPU: ResourceName = arcstr::literal!("nvidia.com/gpu");
 const NOW: i64 = 1_000;
 
 fn at(second: i64) -> Timestamp {
@@ -39,7 +39,7 @@ fn pod(priority: i32, age: i64, cpu: i64) -> Pod {
 enum Answer {
     Keep,
     Instead { victims: Vec<usize>, budget_violations: usize },
-    Drop(Protected),
+    Drop(NodeProtection),
 }
 
 struct World {
@@ -49,7 +49,7 @@ struct World {
     budgets: Vec<u32>,
     /// The budgets that select each pod, by its place.
     selected: Vec<Vec<usize>>,
-    needs: Option<Needs>,
+    needs: Option<PodNeeds>,
 }
 
 impl Default for World {
@@ -67,7 +67,7 @@ impl Default for World {
 
 impl World {
     fn single(&self, age: i64) -> Workload<'_> {
-        Workload::alone(Place::find(&self.tree, Some("q")), Some(at(NOW - age)))
+        Workload::alone(QueuePlace::find(&self.tree, Some("q")), Some(at(NOW - age)))
     }
 
     /// A workload with so many running pods, of which it takes so many.
@@ -76,9 +76,9 @@ impl World {
         Workload { place, start, ..of_subgroups(0, &[(minimum, pods, pods)]) }
     }
 
-    fn answer_of(&self, candidates: &[Candidate<'_>], offered: &[usize]) -> Answer {
+    fn answer_of(&self, candidates: &[VictimCandidate<'_>], offered: &[usize]) -> Answer {
         let claim = toleration::PreemptorClaim { priority: 10, never_preempts: false };
-        let preemptor = Preemptor { place: Place::find(&self.tree, Some("q")), claim };
+        let preemptor = Preemptor { place: QueuePlace::find(&self.tree, Some("q")), claim };
         let rules = Rules { floors: &self.floors, tree: &self.tree, now: at(NOW) };
         let victims: Vec<Victim<'_>> = offered.iter().map(|place| candidates[*place].victim).collect();
         let Some(protected) = protected(&rules, &preemptor, victims.iter().copied()) else {
@@ -86,10 +86,10 @@ impl World {
         };
         let budgets = |place: usize| {
             let numbers = self.selected.get(place).into_iter().flatten();
-            numbers.map(|number| Budget { number: *number, allowed: self.budgets[*number] }).collect()
+            numbers.map(|number| MatchingBudget { number: *number, allowed: self.budgets[*number] }).collect()
         };
         let neighbor = neighbor(self.needs.as_ref());
-        let search = Search {
+        let search = VictimSearch {
             rules: &rules,
             preemptor: &preemptor,
             neighbor,
@@ -97,7 +97,7 @@ impl World {
             budgets: &budgets,
         };
         match search.others(candidates, offered) {
-            Ok(Others { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
+            Ok(Replacements { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
             Err(_) => Answer::Drop(protected),
         }
     }
@@ -111,21 +111,21 @@ impl World {
     }
 }
 
-fn candidate<'a>(pod: &Pod, workload: &'a Workload<'a>, requests: &'a Requests) -> Candidate<'a> {
+fn candidate<'a>(pod: &Pod, workload: &'a Workload<'a>, requests: &'a Requests) -> VictimCandidate<'a> {
     let victim = Victim {
         workload,
         part: None,
         place: workload.place,
         subgroup: 0,
-        progress: Progress::Running,
+        progress: PodProgress::Running,
         pool: None,
         class: ClassState::None,
         scheduled_at: Some(at(NOW - pod.age)),
     };
-    Candidate { victim, priority: pod.priority, requests, neighbor: neighbor(None), frees: true }
+    VictimCandidate { victim, priority: pod.priority, requests, neighbor: neighbor(None), frees: true }
 }
 
-fn neighbor(needs: Option<&Needs>) -> Neighbor<'_> {
+fn neighbor(needs: Option<&PodNeeds>) -> Neighbor<'_> {
     static LABELS: BTreeMap<String, String> = BTreeMap::new();
     Neighbor { namespace: "ns", labels: &LABELS, needs }
 }
@@ -135,7 +135,7 @@ fn instead(victims: &[usize]) -> Answer {
 }
 
 fn dropped(until: i64) -> Answer {
-    Answer::Drop(Protected { rule: Rule::PreemptMinRuntime, until: Some(at(until)) })
+    Answer::Drop(NodeProtection { rule: Rule::PreemptMinRuntime, until: Some(at(until)) })
 }
 
 #[test]
@@ -192,11 +192,11 @@ fn every_resource_counts() {
 
 #[test]
 fn what_is_more_than_room_is_never_replaced() {
-    let world = World { needs: Some(Needs::unknown()), ..World::default() };
+    let world = World { needs: Some(PodNeeds::unknown()), ..World::default() };
     assert_eq!(world.answer(&[pod(1, 50, 4), pod(1, 300, 4)], &[0]), dropped(1_050), "the preemptor");
     let world = World::default();
     let (young, old) = (world.single(50), world.single(300));
-    let (requests, unknown) = (Requests::of_pod([(CPU, 1)]), Needs::unknown());
+    let (requests, unknown) = (Requests::of_pod([(CPU, 1)]), PodNeeds::unknown());
     let mut pods =
         [candidate(&pod(1, 50, 1), &young, &requests), candidate(&pod(1, 300, 1), &old, &requests)];
     pods[0].neighbor = neighbor(Some(&unknown));
@@ -223,7 +223,7 @@ fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
     let requests = Requests::of_pod([(CPU, 1)]);
     let pods: Vec<_> = (0..4).map(|_| candidate(&pod(1, 50, 1), &gang, &requests)).collect();
     assert_eq!(world.answer_of(&pods, &[0, 1]), Answer::Keep);
-    let expected = Answer::Drop(Protected { rule: Rule::MinAvailable, until: Some(at(1_050)) });
+    let expected = Answer::Drop(NodeProtection { rule: Rule::MinAvailable, until: Some(at(1_050)) });
     assert_eq!(world.answer_of(&pods, &[0, 1, 2]), expected);
     let other = world.single(300);
     let with_another = [pods, vec![candidate(&pod(1, 300, 1), &other, &requests)]].concat();
@@ -235,11 +235,11 @@ fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
 fn of_workloads<'a>(
     workloads: &[(&'a Workload<'a>, i64, &'a Requests)],
     gone: &[usize],
-) -> Vec<Candidate<'a>> {
+) -> Vec<VictimCandidate<'a>> {
     let candidate = |(place, (workload, age, requests)): (usize, &(&'a Workload<'a>, i64, &'a Requests))| {
         let mut candidate = candidate(&pod(1, *age, 0), workload, requests);
         if gone.contains(&place) {
-            candidate.victim.progress = Progress::Gone;
+            candidate.victim.progress = PodProgress::Gone;
         }
         candidate
     };
@@ -254,7 +254,7 @@ fn a_terminating_pod_among_those_offered_goes_as_it_is() {
     let pods = |gone| of_workloads(&[(&young, 50, &one), (&going, 60, &two), (&old, 300, &one)], gone);
     assert_eq!(world.answer_of(&pods(&[1]), &[0, 1]), instead(&[2, 1]), "what it frees is freed");
     assert_eq!(world.answer_of(&pods(&[]), &[0, 1]), dropped(1_050));
-    let (mut ports, unknown) = (pods(&[1]), Needs::unknown());
+    let (mut ports, unknown) = (pods(&[1]), PodNeeds::unknown());
     ports[1].neighbor = neighbor(Some(&unknown));
     assert_eq!(world.answer_of(&ports, &[0, 1]), instead(&[2, 1]), "nothing replaces it");
     let mut high = pods(&[1]);
@@ -310,8 +310,8 @@ fn members_of_a_gang_that_no_floor_protects_go_first_and_leave_the_others_enough
     let one = Requests::of_pod([(CPU, 1)]);
     let mut pods =
         of_workloads(&[(&young, 50, &one), (&gang, 50, &one), (&gang, 50, &one), (&gang, 50, &one)], &[]);
-    pods[2].victim.place = Place::default();
-    pods[3].victim.place = Place::default();
+    pods[2].victim.place = QueuePlace::default();
+    pods[3].victim.place = QueuePlace::default();
     pods[3].priority = 5;
     assert_eq!(world.answer_of(&pods, &[0, 1]), instead(&[3, 2]));
     assert_eq!(world.answer_of(&pods, &[0, 1, 2]), dropped(1_050), "the last that is protected stays");
@@ -332,8 +332,8 @@ fn what_a_disruption_budget_keeps_goes_last_and_is_counted() {
 
 #[test]
 fn a_budget_gives_away_as_many_as_it_allows() {
-    let [one, five] = [(0, 1), (1, 5)].map(|(number, allowed)| Budget { number, allowed });
-    let pods: [&[Budget]; 4] = [&[], &[one, five], &[five], &[one]];
+    let [one, five] = [(0, 1), (1, 5)].map(|(number, allowed)| MatchingBudget { number, allowed });
+    let pods: [&[MatchingBudget]; 4] = [&[], &[one, five], &[five], &[one]];
     assert_eq!(violating(pods.into_iter()), [1]);
 }
 

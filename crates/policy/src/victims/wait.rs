@@ -3,13 +3,13 @@
 
 use jiff::Timestamp;
 
-use super::{Candidate, Requests, Search};
-use crate::gang::Progress;
+use super::{Requests, VictimCandidate, VictimSearch};
+use crate::gang::PodProgress;
 
 /// The time from which a pod may be preempted in place of another, if no other pod of its workload
 /// goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MayGo {
+pub enum PreemptibleFrom {
     /// Nothing protects the pod.
     Now,
     /// The protection of the pod ends at this time.
@@ -18,33 +18,37 @@ pub enum MayGo {
     Never,
 }
 
-impl Search<'_, '_> {
+impl VictimSearch<'_, '_> {
     /// Returns when a pod may go. Never for a pod that isn't of lower priority than the preemptor,
     /// doesn't run, or frees no place.
-    pub(super) fn may_go(&self, pod: &Candidate<'_>) -> MayGo {
+    pub(super) fn may_go(&self, pod: &VictimCandidate<'_>) -> PreemptibleFrom {
         let is_lower = pod.priority < self.preemptor.claim.priority;
-        if !is_lower || !pod.frees || pod.victim.progress != Progress::Running {
-            return MayGo::Never;
+        if !is_lower || !pod.frees || pod.victim.progress != PodProgress::Running {
+            return PreemptibleFrom::Never;
         }
         let ruling = self.rules.alone(self.preemptor, &pod.victim);
         match (ruling.rule, ruling.until) {
-            (None, _) => MayGo::Now,
-            (Some(_), Some(until)) => MayGo::From(until),
-            (Some(_), None) => MayGo::Never,
+            (None, _) => PreemptibleFrom::Now,
+            (Some(_), Some(until)) => PreemptibleFrom::From(until),
+            (Some(_), None) => PreemptibleFrom::Never,
         }
     }
 }
 
 /// Returns the time from which enough pods may be preempted to free `needed`. None: no such time is
 /// known.
-pub fn enough_from(pods: &[Candidate<'_>], may_go: &[MayGo], needed: &Requests) -> Option<Timestamp> {
+pub fn enough_from(
+    pods: &[VictimCandidate<'_>],
+    may_go: &[PreemptibleFrom],
+    needed: &Requests,
+) -> Option<Timestamp> {
     let mut freed = Requests::default();
     let mut later: Vec<(Timestamp, &Requests)> = Vec::with_capacity(pods.len());
     for (pod, may_go) in pods.iter().zip(may_go) {
         match may_go {
-            MayGo::Now => freed.add(pod.requests),
-            MayGo::From(until) => later.push((*until, pod.requests)),
-            MayGo::Never => {}
+            PreemptibleFrom::Now => freed.add(pod.requests),
+            PreemptibleFrom::From(until) => later.push((*until, pod.requests)),
+            PreemptibleFrom::Never => {}
         }
     }
     later.sort_unstable_by_key(|(until, _)| *until);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     climb::{Climb, FoundOwner, OwnerLookup, OwnerState},
     expiry::Family,
-    judge::{Act, Answers, Case, Climbed, Due, Question, RunState, TRIES, Task, judge},
+    judge::{Act, Case, CaseFacts, Climbed, DuePods, MissingFact, RunState, TRIES, Task, judge},
     owners::{Obedience, OwnerTable, PausableKinds},
     pause::{self, Return},
 };
@@ -325,7 +325,7 @@ impl History {
         }))
         .unwrap();
         let end = self.now - SignedDuration::from_secs(1);
-        let due = Due {
+        let due = DuePods {
             family: Family::Runai,
             queue: "q".into(),
             deadline: end,
@@ -343,7 +343,8 @@ impl History {
             slice_delay: Some(ExtendedDuration::of(SignedDuration::from_secs(1))),
             ..RunState::default()
         };
-        let mut case = Case { task: Task::Expire, due, config: Arc::default(), answers: Answers::default() };
+        let mut case =
+            Case { task: Task::Expire, due, config: Arc::default(), answers: CaseFacts::default() };
         let found = |owner: &OwnerReference| {
             let is = |(object, _): &&(Object, Truth)| object.reference().uid == owner.uid;
             &self.chain.iter().find(is).unwrap().0
@@ -355,20 +356,20 @@ impl History {
             };
             let answers = &mut case.answers;
             match question {
-                Question::Pod => answers.pod = Some(Some(pod.clone())),
-                Question::StillThere => answers.is_still_there = Some(true),
-                Question::Queues => answers.queues_are_as_known = Some(true),
-                Question::Workload(_) => answers.workload = Some(None),
-                Question::ExemptPod(owner) => _ = answers.exempt_pods.insert(owner.uid, false),
-                Question::Stopped(owner) => {
+                MissingFact::Pod => answers.pod = Some(Some(pod.clone())),
+                MissingFact::StillThere => answers.is_still_there = Some(true),
+                MissingFact::Queues => answers.queues_are_as_known = Some(true),
+                MissingFact::Workload(_) => answers.workload = Some(None),
+                MissingFact::ExemptPod(owner) => _ = answers.exempt_pods.insert(owner.uid, false),
+                MissingFact::Stopped(owner) => {
                     let is_paused = found(&owner).is_paused();
                     answers.stopped.insert(owner.uid, is_paused);
                 }
-                Question::Object(owner) => {
+                MissingFact::Object(owner) => {
                     let object = serde_json::from_value(found(&owner).value.clone()).unwrap();
                     answers.object = Some((owner, Some(object)));
                 }
-                Question::Climb => {
+                MissingFact::Climb => {
                     let mut climb = Climb::above(None, Some(&controller), &table);
                     while let Some(owner) = climb.next().cloned() {
                         let object = found(&owner);

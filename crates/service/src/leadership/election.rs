@@ -35,7 +35,7 @@ const LONGEST_INSTANCE: usize = 128;
 /// Runs the election, and keeps its [`Leadership`] up to date. None: there is no candidate, and no
 /// election takes place.
 #[derive(Debug)]
-pub struct Election(Option<Candidate>);
+pub struct Election(Option<ElectionCandidate>);
 
 impl Election {
     /// Creates an election without a candidate, for a process that needs none.
@@ -53,7 +53,7 @@ impl Election {
         events: Option<Api<Event>>,
     ) -> (Leadership, Self) {
         let leadership = Leadership::not_yet();
-        let candidate = Candidate {
+        let candidate = ElectionCandidate {
             leases: Api::namespaced(client, namespace),
             events,
             lease: format!("{namespace}/{name}"),
@@ -93,7 +93,7 @@ impl Election {
 }
 
 /// Reports changes of the leadership, also while the campaign waits for an answer.
-struct Reporter {
+struct LeadershipReporter {
     leases: Api<Lease>,
     events: Option<Api<Event>>,
     name: String,
@@ -103,7 +103,7 @@ struct Reporter {
     leadership: Leadership,
 }
 
-impl Reporter {
+impl LeadershipReporter {
     async fn run(self) {
         let Self { leadership, identity, lease, .. } = &self;
         loop {
@@ -148,7 +148,7 @@ impl Reporter {
 
 /// This process as a candidate for one Lease.
 #[derive(Debug)]
-struct Candidate {
+struct ElectionCandidate {
     leases: Api<Lease>,
     events: Option<Api<Event>>,
     name: String,
@@ -169,17 +169,17 @@ struct Candidate {
 }
 
 /// The cause of a failed call.
-struct Failure {
+struct LeaseFailure {
     /// True if the lease isn't the one that the call was based on: another candidate was faster, or
     /// the lease was deleted.
     outdated: bool,
     reason: String,
 }
 
-impl Candidate {
-    fn reporter(&self) -> Reporter {
+impl ElectionCandidate {
+    fn reporter(&self) -> LeadershipReporter {
         let Self { leases, events, name, lease, identity, timeout, leadership, .. } = self;
-        Reporter {
+        LeadershipReporter {
             leases: leases.clone(),
             events: events.clone(),
             name: name.clone(),
@@ -215,7 +215,7 @@ impl Candidate {
 
     /// Takes, keeps, or leaves the lease. Returns the time until the next attempt. A leader writes
     /// without reading first.
-    async fn attempt(&mut self) -> Result<Duration, Failure> {
+    async fn attempt(&mut self) -> Result<Duration, LeaseFailure> {
         if !self.view.is_ours() {
             self.read().await?;
         }
@@ -229,7 +229,7 @@ impl Candidate {
     }
 
     /// Takes the next step by what is known of the lease. Returns the time until the next attempt.
-    async fn act(&mut self) -> Result<Duration, Failure> {
+    async fn act(&mut self) -> Result<Duration, LeaseFailure> {
         let now = Instant::now();
         let retry = jittered(self.timing.retry_period, random());
         match self.view.step(now, Timestamp::now()) {
@@ -274,7 +274,7 @@ impl Candidate {
     }
 
     /// Releases the lease if it has this identity now.
-    async fn release(&mut self) -> Result<(), Failure> {
+    async fn release(&mut self) -> Result<(), LeaseFailure> {
         self.read().await?;
         match self.view.release(Timestamp::now()) {
             Some(lease) => self.write(&lease).await.map(drop),
@@ -283,7 +283,7 @@ impl Candidate {
     }
 
     /// Reads the lease. Ends the leadership at once if the lease has another identity.
-    async fn read(&mut self) -> Result<(), Failure> {
+    async fn read(&mut self) -> Result<(), LeaseFailure> {
         let lease = self.call(self.leases.get_opt(&self.name)).await?;
         self.view.observe(lease, Instant::now());
         if self.view.is_not_ours() && self.leadership.end() {
@@ -294,7 +294,7 @@ impl Candidate {
 
     /// Creates or replaces the lease. The API server refuses the write unless the lease is still
     /// the one that it is based on.
-    async fn write(&self, lease: &Lease) -> Result<Lease, Failure> {
+    async fn write(&self, lease: &Lease) -> Result<Lease, LeaseFailure> {
         let how = PostParams::default();
         match lease.metadata.resource_version {
             None => self.call(self.leases.create(&how, lease)).await,
@@ -303,15 +303,16 @@ impl Candidate {
     }
 
     /// Returns the result of a call within the timeout.
-    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
-        let late = || Failure { outdated: false, reason: format!("no answer within {:?}", self.timeout) };
-        timeout(self.timeout, call).await.map_err(|_| late())?.map_err(Failure::from)
+    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseFailure> {
+        let late =
+            || LeaseFailure { outdated: false, reason: format!("no answer within {:?}", self.timeout) };
+        timeout(self.timeout, call).await.map_err(|_| late())?.map_err(LeaseFailure::from)
     }
 
     /// Logs a failure, unless it is the one that was last logged. No failure is final: an API
     /// server that has just started answers even 403.
-    fn warn_once(&mut self, failure: Failure) {
-        let Failure { reason, .. } = failure;
+    fn warn_once(&mut self, failure: LeaseFailure) {
+        let LeaseFailure { reason, .. } = failure;
         if self.trouble.as_ref() != Some(&reason) {
             let (lease, identity) = (&self.lease, &self.identity);
             warn!(lease, identity, error = reason, "The lease is out of reach: trying again");
@@ -320,7 +321,7 @@ impl Candidate {
     }
 }
 
-impl From<kube::Error> for Failure {
+impl From<kube::Error> for LeaseFailure {
     fn from(error: kube::Error) -> Self {
         let outdated = matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
         Self { outdated, reason: with_causes(&error) }

@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct Leadership {
     /// The last term. None: this process always leads.
-    terms: Option<Arc<watch::Sender<Option<Term>>>>,
+    terms: Option<Arc<watch::Sender<Option<LeadershipTerm>>>>,
 }
 
 /// A time of leading without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Term {
+struct LeadershipTerm {
     /// The beginning, which identifies the term.
     since: Instant,
     /// The time since which no renewal has failed.
@@ -31,7 +31,7 @@ struct Term {
     until: Instant,
 }
 
-impl Term {
+impl LeadershipTerm {
     fn holds(&self) -> bool {
         Instant::now() < self.until
     }
@@ -111,10 +111,10 @@ impl Leadership {
     pub(super) fn renew(&self, sent: Instant, until: Instant, has_failed: bool) {
         if let Some(terms) = &self.terms {
             terms.send_modify(|term| {
-                let known = term.filter(Term::holds);
+                let known = term.filter(LeadershipTerm::holds);
                 let since = known.map_or(sent, |term| term.since);
                 let unbroken = known.filter(|_| !has_failed).map_or(sent, |term| term.unbroken);
-                *term = Some(Term { since, unbroken, until });
+                *term = Some(LeadershipTerm { since, unbroken, until });
             });
         }
     }

@@ -14,7 +14,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::places::Place;
+use super::places::ConnectionPlace;
 
 /// The time for a client to close its end, once all answers are sent.
 const LINGER: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const LINGER_BYTES: usize = 64 * 1024;
 pub struct Lingering<S> {
     stream: S,
     /// The place of the connection, given up when the stream is dropped.
-    _place: Arc<Place>,
+    _place: Arc<ConnectionPlace>,
     /// The end of the time to linger. None: the stream isn't shut down yet.
     until: Option<Pin<Box<Sleep>>>,
     /// The bytes that may still be read until then.
@@ -39,7 +39,7 @@ pub struct Lingering<S> {
 
 impl<S> Lingering<S> {
     /// Wraps a stream that holds a place.
-    pub fn new(stream: S, place: Arc<Place>) -> Self {
+    pub fn new(stream: S, place: Arc<ConnectionPlace>) -> Self {
         Self { stream, _place: place, until: None, most: LINGER_BYTES }
     }
 }
@@ -104,14 +104,14 @@ mod tests {
         spawn,
     };
 
-    use super::{super::places::Places, *};
+    use super::{super::places::ConnectionPlaces, *};
 
     /// A client's end of a connection whose server answers and then closes.
     async fn answered() -> (TcpStream, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        let mut server = Lingering::new(stream, Places::new(1, 1).take(peer.ip(), 1).unwrap());
+        let mut server = Lingering::new(stream, ConnectionPlaces::new(1, 1).take(peer.ip(), 1).unwrap());
         let ends = spawn(async move {
             server.write_all(b"answer").await.unwrap();
             server.shutdown().await.unwrap();

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// The places of a port. Clones share the places.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ConnectionPlaces {
     /// The most connections of the port.
     most: usize,
     /// The most connections that a peer may keep whose clients aren't known.
@@ -26,13 +26,13 @@ struct Occupancy {
 
 /// The place of one connection. Its drop gives the place up.
 #[derive(Debug)]
-pub struct Place {
-    places: Places,
+pub struct ConnectionPlace {
+    places: ConnectionPlaces,
     /// The peer among whose connections this connection counts. None: the client is known.
     peer: Mutex<Option<IpAddr>>,
 }
 
-impl Places {
+impl ConnectionPlaces {
     /// Creates the free places of a port.
     pub fn new(most: usize, most_of_peer: usize) -> Self {
         Self { most, most_of_peer, taken: Arc::default() }
@@ -40,7 +40,7 @@ impl Places {
 
     /// Takes a place for a connection of a peer, which may have `times` as many as it may keep.
     /// None: no place is left for this peer.
-    pub fn take(&self, peer: IpAddr, times: usize) -> Option<Arc<Place>> {
+    pub fn take(&self, peer: IpAddr, times: usize) -> Option<Arc<ConnectionPlace>> {
         // an IPv4 peer has one address, also on a port of IPv6
         let peer = peer.to_canonical();
         let mut taken = self.taken.lock();
@@ -50,11 +50,11 @@ impl Places {
         }
         taken.all = taken.all.saturating_add(1);
         taken.by_peer.insert(peer, of_peer.saturating_add(1));
-        Some(Arc::new(Place { places: self.clone(), peer: Mutex::new(Some(peer)) }))
+        Some(Arc::new(ConnectionPlace { places: self.clone(), peer: Mutex::new(Some(peer)) }))
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Decides on the place of a connection once it is clear whether its client is known. A known
     /// client doesn't count among those of its peer. False if the peer has too many connections:
     /// the caller closes this one.
@@ -83,7 +83,7 @@ impl Occupancy {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let peer = self.peer.get_mut().take();
         let mut taken = self.places.taken.lock();
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_peer_takes_no_more_places_than_its_own_and_all_no_more_than_there_are() {
-        let places = Places::new(3, 2);
+        let places = ConnectionPlaces::new(3, 2);
         let [a, b, c] = peers();
         let mapped = "::ffff:10.0.0.1".parse().unwrap();
         let kept = [places.take(a, 1).unwrap(), places.take(mapped, 1).unwrap()];
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_known_client_has_its_place_beside_those_of_its_peer() {
-        let places = Places::new(10, 2);
+        let places = ConnectionPlaces::new(10, 2);
         let [peer, ..] = peers();
         let strangers: Vec<_> = (0..2).map(|_| places.take(peer, 2).unwrap()).collect();
         assert!(strangers.iter().all(|place| place.keep(false)));

@@ -14,14 +14,14 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::danger::ClientCertVerifier,
 };
-use tenure_certs::Pair;
+use tenure_certs::CertificatePair;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 use tracing::{error, info};
 
-use crate::{readiness::Awaited, validity::CertificateEnds};
+use crate::{readiness::AwaitedCondition, validity::CertificateEnds};
 
 /// The usage of the server's own certificate, in the metric of ends.
 const SERVING: &str = "serving";
@@ -32,35 +32,35 @@ const CA: &str = "ca";
 const NO_MORE: &str = "no certificate is made any more";
 
 /// A certificate that a program makes. None: there is no certificate yet.
-pub type MadeCertificate = watch::Receiver<Option<Pair>>;
+pub type MadeCertificate = watch::Receiver<Option<CertificatePair>>;
 
 /// A certificate that can change, and its key. Files are polled, because a watch misses the swap of
 /// links of a mounted Secret.
 pub(super) struct ServedCertificate {
     /// The origin of the certificate.
-    pub origin: Origin,
+    pub origin: CertificateOrigin,
     /// The verifier that decides which client certificates are accepted.
     pub clients: Arc<dyn ClientCertVerifier>,
     /// The metric of ends.
     pub ends: CertificateEnds,
     /// The condition that the certificate is valid now.
-    pub valid: Awaited,
+    pub valid: AwaitedCondition,
 }
 
 /// The origin of a server's certificate.
-pub(super) enum Origin {
+pub(super) enum CertificateOrigin {
     Files { certificate: PathBuf, key: PathBuf },
     Made(MadeCertificate),
 }
 
-impl Origin {
+impl CertificateOrigin {
     /// Reads the pair as it is now. Waits for a first pair that is made.
     ///
     /// # Errors
     /// If a file can't be read, or no pair will be made any more.
-    async fn read(&mut self) -> anyhow::Result<Pair> {
+    async fn read(&mut self) -> anyhow::Result<CertificatePair> {
         match self {
-            Self::Files { certificate, key } => Ok(Pair {
+            Self::Files { certificate, key } => Ok(CertificatePair {
                 certificate: read("--tls-cert-file", certificate).await?,
                 key: read("--tls-key-file", key).await?,
             }),
@@ -117,7 +117,7 @@ impl ServedCertificate {
     /// Reads the first pair that can be served, and returns it with its TLS configuration. Files
     /// that can't be served are an error. A made pair that can't be used is logged, and the next
     /// one is awaited.
-    pub(super) async fn first(&mut self) -> anyhow::Result<(Pair, RustlsConfig)> {
+    pub(super) async fn first(&mut self) -> anyhow::Result<(CertificatePair, RustlsConfig)> {
         loop {
             let pair = self.origin.read().await?;
             let error = match self.config(&pair) {
@@ -127,14 +127,14 @@ impl ServedCertificate {
                 }
                 Err(error) => error,
             };
-            let Origin::Made(made) = &mut self.origin else { return Err(error) };
+            let CertificateOrigin::Made(made) = &mut self.origin else { return Err(error) };
             error!(error = format!("{error:#}"), "Waiting for another certificate");
             made.changed().await.context(NO_MORE)?;
         }
     }
 
     /// Returns the TLS configuration for a pair, with HTTP/2 and HTTP/1.1.
-    fn config(&self, pair: &Pair) -> anyhow::Result<Arc<ServerConfig>> {
+    fn config(&self, pair: &CertificatePair) -> anyhow::Result<Arc<ServerConfig>> {
         let config = || {
             let chain =
                 CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
@@ -150,7 +150,7 @@ impl ServedCertificate {
 
     /// Updates the metric of ends, and readiness: with a certificate that isn't valid now the
     /// process is unready.
-    async fn look(&self, served: &Pair) {
+    async fn look(&self, served: &CertificatePair) {
         self.valid.set(self.ends.observe_served(SERVING, served.certificate.as_bytes()));
         if let Some(authority) = self.origin.authority().await {
             self.ends.observe(CA, &authority);
@@ -159,7 +159,12 @@ impl ServedCertificate {
 
     /// Takes the pair up whenever it has changed. Never returns. A pair that can't be used is
     /// logged once, and the old one stays.
-    pub(super) async fn reload(mut self, config: RustlsConfig, mut served: Pair, interval: Duration) {
+    pub(super) async fn reload(
+        mut self,
+        config: RustlsConfig,
+        mut served: CertificatePair,
+        interval: Duration,
+    ) {
         let mut refused = None;
         loop {
             self.look(&served).await;
@@ -192,17 +197,17 @@ mod tests {
     use super::*;
     use crate::readiness::ProcessReadiness;
 
-    fn served(origin: Origin, readiness: &ProcessReadiness) -> ServedCertificate {
+    fn served(origin: CertificateOrigin, readiness: &ProcessReadiness) -> ServedCertificate {
         let valid = readiness.awaiting("a certificate");
         ServedCertificate { origin, clients: Arc::new(NoClientAuth), ends: CertificateEnds::default(), valid }
     }
 
     /// A pair, and the same with the key of another.
-    fn pairs() -> (Pair, Pair) {
+    fn pairs() -> (CertificatePair, CertificatePair) {
         crate::install_crypto_provider();
         let authority = Authority::new("test").unwrap();
         let good = authority.server(&["localhost".to_owned()]).unwrap();
-        let bad = Pair { key: authority.pair().key, ..good.clone() };
+        let bad = CertificatePair { key: authority.pair().key, ..good.clone() };
         (good, bad)
     }
 
@@ -211,7 +216,7 @@ mod tests {
         let (good, bad) = pairs();
         let (made, receiver) = watch::channel(Some(bad));
         let readiness = ProcessReadiness::default();
-        let mut certificate = served(Origin::Made(receiver), &readiness);
+        let mut certificate = served(CertificateOrigin::Made(receiver), &readiness);
         let mut first = Box::pin(certificate.first());
         assert!(futures::poll!(&mut first).is_pending());
         assert!(readiness.reason().is_some());
@@ -226,7 +231,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         bad.write(directory.path()).unwrap();
         let file = |name| directory.path().join(name);
-        let origin = Origin::Files { certificate: file("tls.crt"), key: file("tls.key") };
+        let origin = CertificateOrigin::Files { certificate: file("tls.crt"), key: file("tls.key") };
         let error = served(origin, &ProcessReadiness::default()).first().await.err().unwrap();
         assert!(format!("{error:#}").contains("are no usable pair"), "{error:#}");
     }

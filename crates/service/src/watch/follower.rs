@@ -19,12 +19,12 @@ use tenure_types::{
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use failure::{Failure, Trouble};
-use initial::Reading;
+use failure::{LoggedProblem, WatchFailure};
+use initial::ListMode;
 use restored::{PATIENCE, look_back};
 
-use super::{Store, TIMEOUT_SECONDS, Watched};
-use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
+use super::{Store, TIMEOUT_SECONDS, WatchedObject};
+use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::AwaitedCondition};
 
 /// The waits after failures in a row.
 const RETRY: Wait = Wait { first: Duration::from_millis(200), last: Duration::from_secs(5) };
@@ -68,17 +68,17 @@ pub struct Follower<K, S: Store<K>> {
     /// The selectors of the watch. The rest of this configuration isn't used.
     config: watcher::Config,
     store: S,
-    synced: Awaited,
+    synced: AwaitedCondition,
     freshness: WatchFreshness,
     need: Need,
     /// The keys that the list under way has shown.
     listed: HashSet<S::Key>,
     pages: PageSize,
-    reading: Reading,
+    reading: ListMode,
     /// The failures since the watch last worked, which make the wait grow.
     tries: u32,
     /// The trouble that was last logged.
-    trouble: Trouble,
+    trouble: LoggedProblem,
     /// The failures since the last list that succeeded, of an optional or converted kind.
     failures: u8,
     /// True if the last watch failed, or ended before its time: the API server may have been
@@ -93,9 +93,9 @@ pub struct Follower<K, S: Store<K>> {
     gone_since: Option<Instant>,
 }
 
-impl<K: Watched, S: Store<K>> Follower<K, S> {
+impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
     /// Creates a follower, and adds its watch to the freshness of the process.
-    pub fn new(api: Api<K>, config: watcher::Config, store: S, synced: Awaited, need: Need) -> Self {
+    pub fn new(api: Api<K>, config: watcher::Config, store: S, synced: AwaitedCondition, need: Need) -> Self {
         Self {
             api,
             config,
@@ -105,9 +105,9 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
             need,
             listed: HashSet::new(),
             pages: PageSize::default(),
-            reading: Reading::Streamed,
+            reading: ListMode::Streamed,
             tries: 0,
-            trouble: Trouble::None,
+            trouble: LoggedProblem::None,
             failures: 0,
             is_cut: false,
             is_missing: false,
@@ -135,7 +135,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
             let failure = match self.list().await {
                 Ok(version) => self.watch(version).await,
                 Err(failure) if failure.is_missing() && self.is_gone() => return self.missing(asked),
-                Err(Failure::List(error)) if self.pages.shrink_after(&error) => {
+                Err(WatchFailure::List(error)) if self.pages.shrink_after(&error) => {
                     let (kind, objects) = (&self.synced.what, self.pages.objects());
                     info!(kind, objects, "Has large objects: listing them in smaller pages");
                     continue;
@@ -148,7 +148,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
 
     /// Watches from a version on. Returns the failure after which all objects are to be listed
     /// again; other failures are reported and retried here.
-    async fn watch(&mut self, mut version: String) -> Failure {
+    async fn watch(&mut self, mut version: String) -> WatchFailure {
         let mut to_confirm = FIRST_CONFIRMATION_SECONDS;
         loop {
             let seconds = if self.freshness.is_doubted() { to_confirm } else { TIMEOUT_SECONDS };
@@ -167,22 +167,22 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
 
     /// Watches for a number of seconds, or until a confirmation is required that this watch
     /// wouldn't give soon. `version` follows the last event seen, also after a failure.
-    async fn watch_for(&mut self, seconds: u32, version: &mut String) -> Result<(), Failure> {
+    async fn watch_for(&mut self, seconds: u32, version: &mut String) -> Result<(), WatchFailure> {
         if self.is_cut {
             self.is_cut = !look_back(&self.api, version).await?;
         }
         let params = self.params(seconds);
         let (asked, length) = (Instant::now(), Duration::from_secs(seconds.into()));
         let events = timeout(length + PATIENCE, self.api.watch(&params, version)).await;
-        let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::Begin)?);
+        let mut events = pin!(events.map_err(|_| WatchFailure::Silent)?.map_err(WatchFailure::Begin)?);
         let mut has_news = false;
         loop {
             let event = tokio::select! {
-                event = timeout(length + PATIENCE, events.next()) => event.map_err(|_| Failure::Silent)?,
+                event = timeout(length + PATIENCE, events.next()) => event.map_err(|_| WatchFailure::Silent)?,
                 () = self.freshness.doubted(), if seconds == TIMEOUT_SECONDS => return Ok(()),
             };
             let Some(event) = event else { break };
-            match event.map_err(Failure::Watch)? {
+            match event.map_err(WatchFailure::Watch)? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     *version = version_of(&object)?;
                     self.store.apply(object);
@@ -199,7 +199,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
                     *version = bookmark.metadata.resource_version;
                     self.freshness.confirm(asked);
                 }
-                WatchEvent::Error(status) => return Err(Failure::Ended(status)),
+                WatchEvent::Error(status) => return Err(WatchFailure::Ended(status)),
             }
             self.works();
         }
@@ -239,7 +239,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
     /// page after the first may fail.
     fn works(&mut self) {
         self.tries = 0;
-        if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
+        if std::mem::replace(&mut self.trouble, LoggedProblem::None) != LoggedProblem::None {
             info!(kind = self.synced.what, "Watching again");
         }
     }
@@ -257,15 +257,15 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         (self.is_missing, self.was_served) = (true, false);
         self.synced.done();
         self.freshness.confirm(asked);
-        let was = std::mem::replace(&mut self.trouble, Trouble::Missing);
-        if was != Trouble::Missing && self.need != Need::Optional {
+        let was = std::mem::replace(&mut self.trouble, LoggedProblem::Missing);
+        if was != LoggedProblem::Missing && self.need != Need::Optional {
             info!(kind = self.synced.what, "Not installed in the cluster: going on without it until it is");
         }
     }
 
     /// Reports a failure, and waits before the next try. A failure with the text of the last one
     /// isn't logged again.
-    async fn fail(&mut self, failure: &Failure) {
+    async fn fail(&mut self, failure: &WatchFailure) {
         self.freshness.doubt();
         self.is_cut = true;
         if self.need == Need::Optional || self.need == Need::Converted && failure.is_unconverted() {
@@ -275,13 +275,13 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
             }
         }
         let error = with_causes(failure);
-        if self.trouble != Trouble::Other(error.clone()) {
+        if self.trouble != LoggedProblem::Other(error.clone()) {
             if failure.is_expired() {
                 info!(kind = self.synced.what, error, "Listing again: the watched version is too old");
             } else {
                 warn!(kind = self.synced.what, error, "Watch failed: trying again");
             }
-            self.trouble = Trouble::Other(error);
+            self.trouble = LoggedProblem::Other(error);
         }
         sleep(failure.retry_after() + RETRY.jittered(self.tries)).await;
         self.tries = self.tries.saturating_add(1);
@@ -289,9 +289,9 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
 }
 
 /// Returns the `resourceVersion` of an object. An absent or empty one is a failure.
-fn version_of<K: Resource>(object: &K) -> Result<String, Failure> {
+fn version_of<K: Resource>(object: &K) -> Result<String, WatchFailure> {
     let version = object.meta().resource_version.clone();
-    version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
+    version.filter(|version| !version.is_empty()).ok_or(WatchFailure::NoVersion)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Work, WorkQueue,
-    state::{End, Taken},
+    state::{End, TakenWork},
 };
 
 /// Work that was taken from a queue by [`WorkQueue::take`]. Dropping the lease without naming an
@@ -30,13 +30,13 @@ pub struct Lease<W: Work> {
 }
 
 impl<W: Work> Lease<W> {
-    pub(super) fn new(queue: WorkQueue<W>, taken: Taken<W>) -> Self {
-        let Taken { work, line, failures, since } = taken;
+    pub(super) fn new(queue: WorkQueue<W>, taken: TakenWork<W>) -> Self {
+        let TakenWork { work, line, failures, since } = taken;
         Self { work, failures, since, queue, line: parking_lot::Mutex::new(line), end: End::default() }
     }
 
     /// Awaits a call of this work. A call that takes longer than
-    /// [`Limits::prompt`](super::Limits::prompt) puts its namespace in [trouble](Self::trouble),
+    /// [`WorkLimits::prompt`](super::WorkLimits::prompt) puts its namespace in [trouble](Self::trouble),
     /// and is awaited on.
     pub async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);

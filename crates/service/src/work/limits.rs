@@ -66,7 +66,7 @@ pub enum Spread {
 
 /// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WorkLimits {
     /// The most calls in flight for namespaces without trouble, and the most for namespaces in
     /// trouble.
     pub at_once: usize,
@@ -84,7 +84,7 @@ pub struct Limits {
 
 /// 16 calls at once, 8 per namespace, waits from 5 seconds to 5 minutes, and no bound on the work
 /// that waits.
-impl Default for Limits {
+impl Default for WorkLimits {
     fn default() -> Self {
         Self {
             at_once: 16,

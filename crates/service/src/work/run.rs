@@ -10,7 +10,7 @@ use super::{Lease, Work, WorkQueue};
 use crate::gate::FreshnessGate;
 
 /// The loop that works off a queue.
-pub struct Run<'r, W: Work> {
+pub struct WorkLoop<'r, W: Work> {
     /// The queue.
     pub queue: &'r WorkQueue<W>,
     /// The gate that holds back new calls while the keeper's watches may be stale. Calls in flight
@@ -23,7 +23,7 @@ pub struct Run<'r, W: Work> {
     pub drains: bool,
 }
 
-impl<W: Work> Run<'_, W> {
+impl<W: Work> WorkLoop<'_, W> {
     /// Works until the end. `look` adds what is due to the queue, at the beginning and each time
     /// that `more` returns. `act` does the work of one lease, and ends the lease. `act` is no
     /// `AsyncFn`, because with that no run could be spawned.

@@ -9,7 +9,7 @@ use std::{collections::HashMap, time::Duration};
 use tenure_types::wait::Wait;
 use tokio::time::Instant;
 
-use super::limits::{Limits, Spread};
+use super::limits::{Spread, WorkLimits};
 
 /// The time for which a namespace counts as in trouble after a slow call.
 const TROUBLE: Duration = Duration::from_mins(1);
@@ -22,7 +22,7 @@ const MOST_SHARES: usize = 128;
 
 /// The failures of a namespace, or of the queue, since the last success.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct FailureStreak {
     /// The number of failures. Those of calls that were in flight together count once.
     failures: u32,
     /// The time of the first of these failures. None: there was no failure.
@@ -31,7 +31,7 @@ struct Pace {
     not_before: Option<Instant>,
 }
 
-impl Pace {
+impl FailureStreak {
     /// True if a call may begin. After a failure, calls begin one at a time.
     fn may_begin(self, in_flight: usize, now: Instant) -> bool {
         self.failures == 0 || (in_flight == 0 && self.not_before.is_none_or(|at| at <= now))
@@ -50,15 +50,15 @@ impl Pace {
 
 /// The share of one namespace.
 #[derive(Debug, Default)]
-struct Share {
+struct NamespaceShare {
     /// The number of calls in flight.
     taken: usize,
     /// The end of the trouble. None: the calls in flight are counted in `fine`.
     troubled_until: Option<Instant>,
-    pace: Pace,
+    pace: FailureStreak,
 }
 
-impl Share {
+impl NamespaceShare {
     /// True for a namespace in trouble. Trouble whose time is over lasts until the last call has
     /// ended, so that all calls of a namespace are in one pool.
     fn is_troubled(&self, now: Instant) -> bool {
@@ -76,13 +76,13 @@ impl Share {
 /// The shares of all namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    by_namespace: HashMap<String, Share>,
+    by_namespace: HashMap<String, NamespaceShare>,
     /// The calls in flight of namespaces without trouble.
     fine: usize,
     /// The calls in flight of namespaces in trouble.
     troubled: usize,
     /// The pace of the whole queue. Only failures with [`Spread::Queue`] change it.
-    pace: Pace,
+    pace: FailureStreak,
     /// The time before which no call may begin at all.
     rests_until: Option<Instant>,
 }
@@ -114,7 +114,7 @@ impl Shares {
 
     /// True if a call may begin in this namespace, as far as the limits and its own failures
     /// decide.
-    pub(super) fn has_slot(&self, namespace: &str, limits: &Limits, now: Instant) -> bool {
+    pub(super) fn has_slot(&self, namespace: &str, limits: &WorkLimits, now: Instant) -> bool {
         let Some(share) = self.by_namespace.get(namespace) else { return self.fine < limits.at_once };
         let pool = if share.is_troubled(now) { self.troubled } else { self.fine };
         pool < limits.at_once && share.taken < limits.per_namespace && share.pace.may_begin(share.taken, now)
@@ -140,7 +140,13 @@ impl Shares {
 
     /// Ends a call that succeeded (true) or failed (false). None: the call was given back, and says
     /// nothing about others.
-    pub(super) fn end(&mut self, namespace: &str, succeeded: Option<bool>, limits: &Limits, now: Instant) {
+    pub(super) fn end(
+        &mut self,
+        namespace: &str,
+        succeeded: Option<bool>,
+        limits: &WorkLimits,
+        now: Instant,
+    ) {
         let Self { by_namespace, fine, troubled, pace, .. } = self;
         let Some(share) = by_namespace.get_mut(namespace) else { return };
         let pool = if share.troubled_until.is_some() { troubled } else { fine };
@@ -171,7 +177,7 @@ impl Shares {
     pub(super) fn reset(&mut self) {
         (self.pace, self.rests_until) = Default::default();
         for share in self.by_namespace.values_mut() {
-            share.pace = Pace::default();
+            share.pace = FailureStreak::default();
         }
     }
 

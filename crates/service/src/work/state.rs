@@ -14,7 +14,7 @@ use tenure_types::wait::Wait;
 use tokio::time::Instant;
 
 use super::{
-    limits::{Limits, Spread, Work},
+    limits::{Spread, Work, WorkLimits},
     share::Shares,
 };
 
@@ -41,7 +41,7 @@ pub(super) enum End {
 
 /// Work that was taken, with the facts that its lease shows.
 #[derive(Debug)]
-pub(super) struct Taken<W> {
+pub(super) struct TakenWork<W> {
     pub work: Arc<W>,
     /// The line that waits for this call. None: no line does.
     pub line: Option<String>,
@@ -51,12 +51,12 @@ pub(super) struct Taken<W> {
 
 /// A party that takes turns: a namespace, or a line of several namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Group {
+enum FairnessGroup {
     Namespace(String),
     Line(String),
 }
 
-impl Group {
+impl FairnessGroup {
     fn of(work: &impl Work) -> Self {
         work.line().map_or_else(|| Self::Namespace(work.namespace().to_owned()), Self::Line)
     }
@@ -65,21 +65,21 @@ impl Group {
 /// The place of work in its group. Work that wasn't tried comes first, by rank and arrival. Work
 /// that was tried follows, by its last try.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place<R> {
+enum WorkPosition<R> {
     First(R, u64),
     Again(u64),
 }
 
 /// The due work of a group.
 #[derive(Debug)]
-struct Due<W: Work> {
+struct DueQueue<W: Work> {
     /// The places and keys, in order. Never empty: a group without due work has no entry.
-    order: BTreeSet<(Place<W::Rank>, W::Key)>,
+    order: BTreeSet<(WorkPosition<W::Rank>, W::Key)>,
     /// The number of turns that the group has taken since it has due work.
     turns: u32,
 }
 
-impl<W: Work> Default for Due<W> {
+impl<W: Work> Default for DueQueue<W> {
     fn default() -> Self {
         Self { order: BTreeSet::new(), turns: 0 }
     }
@@ -96,22 +96,22 @@ enum Phase {
 
 /// Work, and what its queue knows of it.
 #[derive(Debug)]
-struct Entry<W: Work> {
+struct WorkEntry<W: Work> {
     work: Arc<W>,
-    group: Group,
-    place: Place<W::Rank>,
+    group: FairnessGroup,
+    place: WorkPosition<W::Rank>,
     phase: Phase,
     /// The failures since the last success or replacement.
     failures: u32,
     /// The time of the first try since then. None: it wasn't tried since.
     since: Option<Instant>,
-    flags: Flags,
+    flags: WorkFlags,
 }
 
 /// Facts that decide about work after its call or its wait.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
-struct Flags {
+struct WorkFlags {
     /// True for work in flight that isn't tried again.
     is_removed: bool,
     /// True for work in flight whose key was added during the call.
@@ -124,11 +124,11 @@ struct Flags {
 
 /// All work of a queue.
 #[derive(Debug)]
-pub(super) struct State<W: Work> {
-    entries: HashMap<W::Key, Entry<W>>,
-    due: HashMap<Group, Due<W>>,
+pub(super) struct WorkQueueState<W: Work> {
+    entries: HashMap<W::Key, WorkEntry<W>>,
+    due: HashMap<FairnessGroup, DueQueue<W>>,
     /// The groups with due work. The group that had the last turn is last.
-    turns: VecDeque<Group>,
+    turns: VecDeque<FairnessGroup>,
     /// The work that waits, by the end of its wait.
     waits: BTreeSet<(Instant, W::Key)>,
     /// The lines with a call in flight that isn't slow. No other call of such a line begins.
@@ -140,14 +140,14 @@ pub(super) struct State<W: Work> {
     looked: Option<Instant>,
 }
 
-impl<W: Work> Default for State<W> {
+impl<W: Work> Default for WorkQueueState<W> {
     fn default() -> Self {
         let (entries, due, turns, waits, lines, shares) = Default::default();
         Self { entries, due, turns, waits, lines, shares, count: 0, looked: None }
     }
 }
 
-impl<W: Work> State<W> {
+impl<W: Work> WorkQueueState<W> {
     pub(super) fn total(&self) -> usize {
         self.entries.len()
     }
@@ -163,13 +163,17 @@ impl<W: Work> State<W> {
     /// Adds or replaces the work of its key. With `renews`, a call in flight for the key is
     /// followed by another, and work that waits to be added is due.
     pub(super) fn add(&mut self, work: W, now: Instant, renews: bool) {
-        let (key, group) = (work.key(), Group::of(&work));
+        let (key, group) = (work.key(), FairnessGroup::of(&work));
         let number = self.number();
-        let first = if work.is_retry() { Place::Again(number) } else { Place::First(work.rank(), number) };
+        let first = if work.is_retry() {
+            WorkPosition::Again(number)
+        } else {
+            WorkPosition::First(work.rank(), number)
+        };
         let work = Arc::new(work);
         let Some(known) = self.entries.get_mut(&key) else {
-            let (phase, flags) = (Phase::Waits(now), Flags::default());
-            let entry = Entry { work, group, place: first, phase, failures: 0, since: None, flags };
+            let (phase, flags) = (Phase::Waits(now), WorkFlags::default());
+            let entry = WorkEntry { work, group, place: first, phase, failures: 0, since: None, flags };
             self.entries.insert(key.clone(), entry);
             self.set(&key, Phase::Due);
             return;
@@ -189,7 +193,9 @@ impl<W: Work> State<W> {
         let place = match (&known.place, first) {
             (_, first) if replaces => first,
             // known work keeps its arrival
-            (Place::First(_, arrived), Place::First(rank, _)) => Place::First(rank, *arrived),
+            (WorkPosition::First(_, arrived), WorkPosition::First(rank, _)) => {
+                WorkPosition::First(rank, *arrived)
+            }
             (again, _) => again.clone(),
         };
         if (known.phase, &known.group, &known.place) == (phase, &group, &place) {
@@ -251,7 +257,7 @@ impl<W: Work> State<W> {
 
     /// Takes the next work that may begin: the first in order of the first group, in the order of
     /// turns, that has a slot. None: no group may begin.
-    pub(super) fn take(&mut self, limits: &Limits, now: Instant) -> Option<Taken<W>> {
+    pub(super) fn take(&mut self, limits: &WorkLimits, now: Instant) -> Option<TakenWork<W>> {
         self.looked = Some(now);
         while let Some((at, key)) = self.waits.first().cloned()
             && at <= now
@@ -274,17 +280,17 @@ impl<W: Work> State<W> {
 
     /// Returns the key of the work of a group that may begin next. In a line, work that no line
     /// waits for is passed over if its namespace has no slot.
-    fn next(&self, group: &Group, limits: &Limits, now: Instant) -> Option<W::Key> {
+    fn next(&self, group: &FairnessGroup, limits: &WorkLimits, now: Instant) -> Option<W::Key> {
         let due = self.due.get(group)?;
-        let is_retry = |place: &Place<W::Rank>| matches!(place, Place::Again(_));
+        let is_retry = |place: &WorkPosition<W::Rank>| matches!(place, WorkPosition::Again(_));
         let is_turn_of_retries = due.turns % TURNS_OF_RETRIES == TURNS_OF_RETRIES - 1;
         let retries = due.order.iter().rev().take_while(|(place, _)| is_turn_of_retries && is_retry(place));
         let oldest = retries.last();
         let mut in_order = oldest.into_iter().chain(due.order.iter()).map(|(_, key)| key);
         match group {
-            Group::Namespace(namespace) if !self.shares.has_slot(namespace, limits, now) => None,
-            Group::Namespace(_) => in_order.next().cloned(),
-            Group::Line(line) => {
+            FairnessGroup::Namespace(namespace) if !self.shares.has_slot(namespace, limits, now) => None,
+            FairnessGroup::Namespace(_) => in_order.next().cloned(),
+            FairnessGroup::Line(line) => {
                 let is_busy = self.lines.contains(line);
                 for key in in_order {
                     let namespace = self.entries.get(key)?.work.namespace();
@@ -309,17 +315,17 @@ impl<W: Work> State<W> {
     }
 
     /// Moves work into flight, and counts the try.
-    fn begin(&mut self, key: &W::Key, now: Instant) -> Option<Taken<W>> {
+    fn begin(&mut self, key: &W::Key, now: Instant) -> Option<TakenWork<W>> {
         self.set(key, Phase::InFlight);
         let number = self.number();
         let entry = self.entries.get_mut(key)?;
-        entry.place = Place::Again(number);
+        entry.place = WorkPosition::Again(number);
         let (work, failures) = (Arc::clone(&entry.work), entry.failures);
         let since = *entry.since.get_or_insert(now);
         let line = work.line().filter(|_| !self.is_out_of_line(work.namespace(), now));
         self.lines.extend(line.clone());
         self.shares.begin(work.namespace(), now);
-        Some(Taken { work, line, failures, since })
+        Some(TakenWork { work, line, failures, since })
     }
 
     /// Lets the next call of a line begin.
@@ -329,23 +335,23 @@ impl<W: Work> State<W> {
 
     /// Takes work back after a call, counts the result for its namespace, and makes the work due,
     /// lets it wait, or forgets it.
-    pub(super) fn give_back(&mut self, work: &W, end: End, limits: &Limits, now: Instant) {
+    pub(super) fn give_back(&mut self, work: &W, end: End, limits: &WorkLimits, now: Instant) {
         let (succeeded, retry) = match end {
             End::Dropped => (None, limits.retry),
             End::Done | End::Again(_) | End::UntilAdded(_) => (Some(true), limits.retry),
             End::GivenUp => (Some(false), limits.retry),
             End::Failed(wait) => (Some(false), wait),
         };
-        let limits = &Limits { retry, ..*limits };
+        let limits = &WorkLimits { retry, ..*limits };
         self.shares.end(work.namespace(), succeeded, limits, now);
         let key = work.key();
         let Some(entry) = self.entries.get_mut(&key) else { return };
-        let Flags { is_removed, is_renewed, is_replaced, .. } = entry.flags;
+        let WorkFlags { is_removed, is_renewed, is_replaced, .. } = entry.flags;
         if is_removed || (matches!(end, End::Done | End::GivenUp) && !is_renewed) {
             self.entries.remove(&key);
             return;
         }
-        entry.flags = Flags { is_awaited: matches!(end, End::UntilAdded(_)), ..Flags::default() };
+        entry.flags = WorkFlags { is_awaited: matches!(end, End::UntilAdded(_)), ..WorkFlags::default() };
         let wait = match end {
             _ if is_replaced => None,
             End::Again(after) | End::UntilAdded(after) if !is_renewed => Some(after),
@@ -389,7 +395,7 @@ impl<W: Work> State<W> {
             Phase::Due => {
                 let of_group = due.entry(entry.group.clone()).or_insert_with(|| {
                     turns.push_back(entry.group.clone());
-                    Due::default()
+                    DueQueue::default()
                 });
                 of_group.order.insert((entry.place.clone(), key.clone()));
             }

@@ -152,7 +152,7 @@ async fn work_that_failed_comes_again_after_a_growing_wait_and_behind_work_that_
         waits.push(began.elapsed());
         lease.failed();
     }
-    let Wait { first, last } = Limits::default().retry;
+    let Wait { first, last } = WorkLimits::default().retry;
     for (failures, wait) in waits[1..].iter().enumerate() {
         let longest = first.saturating_mul(1 << failures).min(last);
         assert!((longest / 2..=longest + Duration::from_millis(1)).contains(wait), "{waits:?}");
@@ -182,7 +182,7 @@ async fn work_that_was_tried_before_it_was_added_has_one_turn_in_four_until_othe
 
 #[tokio::test(start_paused = true)]
 async fn while_a_namespace_fails_one_call_at_a_time_shows_when_it_works_again() {
-    let limits = Limits { spread: Spread::Namespace, ..Limits::default() };
+    let limits = WorkLimits { spread: Spread::Namespace, ..WorkLimits::default() };
     let queue = WorkQueue::new(limits);
     queue.replace([call(1, "a"), call(2, "a"), call(3, "a"), call(4, "b")]);
     let held = take_all(&queue);
@@ -201,12 +201,12 @@ async fn while_a_namespace_fails_one_call_at_a_time_shows_when_it_works_again() 
 
 #[tokio::test(start_paused = true)]
 async fn work_that_is_forgotten_changes_nothing_for_its_namespace() {
-    let queue = WorkQueue::new(Limits { spread: Spread::Namespace, ..Limits::default() });
+    let queue = WorkQueue::new(WorkLimits { spread: Spread::Namespace, ..WorkLimits::default() });
     queue.replace([call(1, "a"), call(2, "a"), call(3, "a")]);
     queue.take().unwrap().forget();
     assert!(!queue.is_failing("a"));
     queue.take().unwrap().failed();
-    advance(Limits::default().retry.first).await;
+    advance(WorkLimits::default().retry.first).await;
     let lease = queue.take().unwrap();
     assert!(queue.take().is_none() && queue.is_failing("a"));
     lease.forget();
@@ -217,7 +217,7 @@ async fn work_that_is_forgotten_changes_nothing_for_its_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_whose_calls_fail_waits_as_a_whole_and_a_reset_ends_that() {
-    let limits = Limits { spread: Spread::Queue, ..Limits::default() };
+    let limits = WorkLimits { spread: Spread::Queue, ..WorkLimits::default() };
     let queue = WorkQueue::new(limits);
     queue.replace([call(1, "a"), call(2, "b")]);
     queue.take().unwrap().failed();
@@ -232,7 +232,7 @@ async fn a_queue_whose_calls_fail_waits_as_a_whole_and_a_reset_ends_that() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_drops_the_oldest_of_the_namespace_that_has_most_and_precious_work_last() {
-    let queue = WorkQueue::new(Limits { capacity: 3, ..Limits::default() });
+    let queue = WorkQueue::new(WorkLimits { capacity: 3, ..WorkLimits::default() });
     let precious = |key| Call { is_precious: true, ..call(key, "a") };
     let pushed = [precious(1), call(2, "a"), call(3, "b"), call(4, "a"), precious(5), precious(6)];
     let dropped: Vec<u32> = pushed.into_iter().filter_map(|call| queue.push(call)).map(|of| of.key).collect();
@@ -356,7 +356,7 @@ async fn namespaces_without_calls_are_forgotten() {
 async fn a_run_ends_with_its_calls_in_flight_and_one_that_drains_with_all_work() {
     for (drains, expected) in [(false, 8), (true, 20)] {
         let (queue, end, done) = (WorkQueue::default(), CancellationToken::new(), Mutex::new(0));
-        let run = Run { queue: &queue, gate: None, end: &end, drains };
+        let run = WorkLoop { queue: &queue, gate: None, end: &end, drains };
         let look = || queue.replace((0..20).map(|key| call(key, "a")));
         let act = async |lease: Lease<Call>| {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -486,7 +486,7 @@ async fn each_work_begins_in_bounded_time_though_calls_hang_and_fail() {
             (state >> 33) % below
         };
         let spread = [Spread::Work, Spread::Namespace, Spread::Queue][usize::try_from(random(3)).unwrap()];
-        let queue = WorkQueue::new(Limits { spread, ..Limits::default() });
+        let queue = WorkQueue::new(WorkLimits { spread, ..WorkLimits::default() });
         let fates: Vec<u64> = (0..60).map(|_| random(4)).collect();
         for key in 0..60 {
             let (namespace, rank) = (["x", "y", "z"][usize::try_from(random(3)).unwrap()], random(3));
@@ -508,7 +508,7 @@ async fn each_work_begins_in_bounded_time_though_calls_hang_and_fail() {
                 _ => lease.done(),
             }
         };
-        let run = Run { queue: &queue, gate: None, end: &end, drains: false };
+        let run = WorkLoop { queue: &queue, gate: None, end: &end, drains: false };
         let work = run.work(|| {}, std::future::pending::<()>, act);
         let longest = if spread == Spread::Work { Duration::from_mins(2) } else { Duration::from_hours(3) };
         assert!(tokio::time::timeout(longest, work).await.is_err());

@@ -14,12 +14,12 @@ use tokio::task::spawn_blocking;
 use super::{DEADLINE, RELEASE_NAMESPACE};
 use crate::credentials::put;
 use crate::ports::free_port;
-use crate::server::{Health, Server, flag};
+use crate::server::{Health, ServerProcess, flag};
 use crate::{Cluster, Process, program};
 
 /// A program of Tenure that may be running.
 pub(super) struct Program {
-    pub server: Server,
+    pub server: ServerProcess,
     /// The process. None: it wasn't started, or was ended here.
     pub process: Mutex<Option<Process>>,
 }
@@ -173,7 +173,7 @@ pub(super) async fn our_program(
     cluster: &Cluster,
     admin: u16,
 ) -> Result<Program> {
-    let server = Server {
+    let server = ServerProcess {
         name,
         program: spawn_blocking(move || program(name)).await??,
         arguments,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::{
     DurationError, GoDuration, Grammar, PointsGrammar,
-    text::{Text, for_people},
+    text::{DurationText, for_people},
     units::{DAY, WEEK, go_unit, magnitude},
     written::{OUT_OF_RANGE, TOO_MANY, ZERO_AMONG_OTHERS, schema},
 };
@@ -58,7 +58,7 @@ pub struct ExtendedDuration {
     /// Never negative.
     pub(super) nanoseconds: i64,
     /// The text as it was written, if any.
-    pub(super) text: Text,
+    pub(super) text: DurationText,
 }
 
 impl ExtendedDuration {
@@ -67,7 +67,7 @@ impl ExtendedDuration {
 
     /// Creates a duration without a text.
     const fn computed(nanoseconds: i64) -> Self {
-        Self { nanoseconds, text: Text::NONE }
+        Self { nanoseconds, text: DurationText::NONE }
     }
 
     /// Converts a duration that was computed. A negative duration becomes zero, and one that is too
@@ -91,7 +91,7 @@ impl ExtendedDuration {
     /// Returns the same duration with its text in another grammar, as which it prints.
     #[must_use]
     pub fn written(self, text: &str) -> Self {
-        Self { text: Text::of(text), ..self }
+        Self { text: DurationText::of(text), ..self }
     }
 
     /// True if the duration is zero.

@@ -9,7 +9,7 @@ use schemars::Schema;
 
 use super::{
     DurationError, ExtendedDuration, GoDuration, Grammar, PointsGrammar,
-    text::Text,
+    text::DurationText,
     units::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, split},
     written::{OUT_OF_RANGE, TOO_MANY, ZERO_AMONG_OTHERS, schema},
 };
@@ -52,7 +52,7 @@ pub struct TensorstackDuration {
     /// Never negative.
     nanoseconds: i64,
     /// The text as it was written, if it is short.
-    text: Text,
+    text: DurationText,
 }
 
 impl TensorstackDuration {
@@ -87,7 +87,7 @@ impl FromStr for TensorstackDuration {
                 .ok_or(DurationError::OutOfRange)?;
             rest = after;
         }
-        Ok(Self { nanoseconds: sum, text: Text::of(text) })
+        Ok(Self { nanoseconds: sum, text: DurationText::of(text) })
     }
 }
 

@@ -28,9 +28,9 @@ pub fn for_people(duration: impl TryInto<SignedDuration>) -> String {
 /// The text of a duration as a person wrote it, padded with zeros. Texts that are too long aren't
 /// kept. All texts are equal to each other, so that durations compare by their nanoseconds alone.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Text([u8; 16]);
+pub(super) struct DurationText([u8; 16]);
 
-impl Text {
+impl DurationText {
     /// No text: the duration was computed.
     pub(super) const NONE: Self = Self([0; 16]);
 
@@ -58,32 +58,32 @@ impl Text {
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(f)
     }
 }
 
-impl PartialEq for Text {
+impl PartialEq for DurationText {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Text {}
+impl Eq for DurationText {}
 
-impl PartialOrd for Text {
+impl PartialOrd for DurationText {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Text {
+impl Ord for DurationText {
     fn cmp(&self, _: &Self) -> Ordering {
         Ordering::Equal
     }
 }
 
-impl Hash for Text {
+impl Hash for DurationText {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }

@@ -6,14 +6,14 @@ use std::{borrow::Cow, fmt};
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-use super::{Bounds, FEW, Field, Key, Offer, Part, Seed, Text};
+use super::{BorrowedText, FEW, Field, OfferedVictims, PartKey, RemainingLimits, RequestPart, Seed};
 use crate::podgroup::LONGEST_NAME;
 
 /// A map of candidate nodes, or null.
-pub(super) struct Nodes<'s>(pub &'s mut Bounds);
+pub(super) struct Nodes<'s>(pub &'s mut RemainingLimits);
 
 impl<'de> Visitor<'de> for Nodes<'_> {
-    type Value = Vec<Offer<'de>>;
+    type Value = Vec<OfferedVictims<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map from the names of nodes to their victims")
@@ -25,7 +25,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut offers = Vec::new();
-        while let Some(Text(node)) = map.next_key()? {
+        while let Some(BorrowedText(node)) = map.next_key()? {
             self.0.node()?;
             if node.len() > LONGEST_NAME {
                 return Err(M::Error::custom(format_args!(
@@ -34,7 +34,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
                 )));
             }
             let (victims, pdb_violations) = map.next_value_seed(Seed(Victims(self.0)))?;
-            offers.push(Offer { node, victims, pdb_violations });
+            offers.push(OfferedVictims { node, victims, pdb_violations });
         }
         Ok(offers)
     }
@@ -42,7 +42,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
 
 /// The uids of a node's victims, and the number of those that a disruption budget would rather
 /// keep; or null.
-struct Victims<'s>(&'s mut Bounds);
+struct Victims<'s>(&'s mut RemainingLimits);
 
 impl<'de> Visitor<'de> for Victims<'_> {
     type Value = (Vec<Cow<'de, str>>, i64);
@@ -57,9 +57,9 @@ impl<'de> Visitor<'de> for Victims<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let (mut uids, mut pdb_violations) = Self::Value::default();
-        while let Some(field) = map.next_key_seed(Seed(Key(Part::Victims)))? {
+        while let Some(field) = map.next_key_seed(Seed(PartKey(RequestPart::Victims)))? {
             match field {
-                Some(Field::Part(Part::Pods)) => uids = map.next_value_seed(Seed(Uids(self.0)))?,
+                Some(Field::Part(RequestPart::Pods)) => uids = map.next_value_seed(Seed(Uids(self.0)))?,
                 Some(Field::PdbViolations) => {
                     pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
                 }
@@ -67,7 +67,13 @@ impl<'de> Visitor<'de> for Victims<'_> {
                 | Some(
                     Field::Preemptor
                     | Field::Uid
-                    | Field::Part(Part::Args | Part::Nodes | Part::Victims | Part::Pod | Part::Metadata),
+                    | Field::Part(
+                        RequestPart::Args
+                        | RequestPart::Nodes
+                        | RequestPart::Victims
+                        | RequestPart::Pod
+                        | RequestPart::Metadata,
+                    ),
                 ) => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -82,7 +88,7 @@ fn count(number: &Number) -> i64 {
 }
 
 /// A list of pods in either form, only a uid or a whole Pod; or null.
-struct Uids<'s>(&'s mut Bounds);
+struct Uids<'s>(&'s mut RemainingLimits);
 
 impl<'de> Visitor<'de> for Uids<'_> {
     type Value = Vec<Cow<'de, str>>;
@@ -97,7 +103,7 @@ impl<'de> Visitor<'de> for Uids<'_> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Self::Value, S::Error> {
         let mut uids = Vec::with_capacity(FEW);
-        while let Some(uid) = pods.next_element_seed(Seed(Uid(Part::Pod)))? {
+        while let Some(uid) = pods.next_element_seed(Seed(PodUid(RequestPart::Pod)))? {
             self.0.victim()?;
             uids.push(uid);
         }
@@ -106,9 +112,9 @@ impl<'de> Visitor<'de> for Uids<'_> {
 }
 
 /// The uid of a pod: its `UID`, or that of its `metadata`. Empty for a pod without one.
-struct Uid(Part);
+struct PodUid(RequestPart);
 
-impl<'de> Visitor<'de> for Uid {
+impl<'de> Visitor<'de> for PodUid {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,10 +123,13 @@ impl<'de> Visitor<'de> for Uid {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut uid = Cow::default();
-        while let Some(field) = map.next_key_seed(Seed(Key(self.0)))? {
+        while let Some(field) = map.next_key_seed(Seed(PartKey(self.0)))? {
             match field {
                 Some(Field::Uid) => {
-                    uid = map.next_value::<Option<Text<'de>>>()?.map(|Text(uid)| uid).unwrap_or_default();
+                    uid = map
+                        .next_value::<Option<BorrowedText<'de>>>()?
+                        .map(|BorrowedText(uid)| uid)
+                        .unwrap_or_default();
                 }
                 Some(Field::Part(part)) => {
                     let own = map.next_value_seed(Seed(Self(part)))?;

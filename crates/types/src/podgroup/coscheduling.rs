@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::row::{KindRow, PodField, Shown, count, has_phase, undivided};
+use super::row::{KindRow, PodField, ReportedStart, count, has_phase, undivided};
 use crate::keys;
 
 pub const ROW: KindRow = KindRow {
@@ -18,6 +18,6 @@ pub const ROW: KindRow = KindRow {
 
 /// Reads the start, without its time: `scheduleStartTime` is when the scheduling of the group
 /// began, and not when it was done.
-fn shown(status: &Value) -> Shown {
-    if has_phase(status, &["Scheduled", "Running"]) { Shown::Running } else { Shown::Nothing }
+fn shown(status: &Value) -> ReportedStart {
+    if has_phase(status, &["Scheduled", "Running"]) { ReportedStart::Running } else { ReportedStart::Nothing }
 }

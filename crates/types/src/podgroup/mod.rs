@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use row::KindRow;
-pub use row::{LONGEST_NAME, PodField, Shown};
+pub use row::{LONGEST_NAME, PodField, ReportedStart};
 
 use crate::{
     keys,
@@ -130,7 +130,7 @@ impl PodGroupKind {
     }
 
     /// Reads the start that a group's `status` shows.
-    pub fn shown(self, status: &Value) -> Shown {
+    pub fn shown(self, status: &Value) -> ReportedStart {
         (self.row().shown)(status)
     }
 }

@@ -1,7 +1,7 @@
 //! `scheduling.k8s.io`: `PodGroup` of Kubernetes itself, since 1.36. A group names no queue: its
 //! pods do.
 
-use super::row::{KindRow, PodField, Shown, count, undivided};
+use super::row::{KindRow, PodField, ReportedStart, count, undivided};
 
 pub const ROW: KindRow = KindRow {
     group: "scheduling.k8s.io",
@@ -12,5 +12,5 @@ pub const ROW: KindRow = KindRow {
     spec: |spec| undivided(spec.pointer("/schedulingPolicy/gang/minCount").and_then(count)),
     // PodGroupInitiallyScheduled shows the first start alone, and stays when all pods have gone
     // since
-    shown: |_| Shown::Nothing,
+    shown: |_| ReportedStart::Nothing,
 };

@@ -22,7 +22,7 @@ pub struct KindRow {
     /// Reads the queue and the minimums from `spec`.
     pub spec: fn(&Value) -> PodGroupSpec,
     /// Reads the start from `status`.
-    pub shown: fn(&Value) -> Shown,
+    pub shown: fn(&Value) -> ReportedStart,
 }
 
 /// A field of a pod that names a queue, a group or a subgroup.
@@ -54,7 +54,7 @@ pub const LONGEST_NAME: usize = 253;
 
 /// The start that the status of a `PodGroup` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ReportedStart {
     /// The status shows no start, or that the group doesn't run.
     Nothing,
     /// The group runs, but the status doesn't show since when.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::row::{KindRow, PodField, Shown, count, has_phase, sub_groups, text};
+use super::row::{KindRow, PodField, ReportedStart, count, has_phase, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
 pub const ROW: KindRow = KindRow {
@@ -29,8 +29,8 @@ fn spec(spec: &Value) -> PodGroupSpec {
 
 /// Reads the start. Older versions have a phase, which KAI never wrote; the map of allocated
 /// resources is empty at first.
-fn shown(status: &Value) -> Shown {
+fn shown(status: &Value) -> ReportedStart {
     let allocated = status.pointer("/resourcesStatus/allocated").and_then(Value::as_object);
     let allocated = allocated.is_some_and(|resources| !resources.is_empty());
-    if allocated || has_phase(status, &["Running"]) { Shown::Running } else { Shown::Nothing }
+    if allocated || has_phase(status, &["Running"]) { ReportedStart::Running } else { ReportedStart::Nothing }
 }

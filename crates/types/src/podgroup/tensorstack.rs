@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::row::{KindRow, PodField, Shown, condition_since, count, sub_groups, text};
+use super::row::{KindRow, PodField, ReportedStart, condition_since, count, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
 pub const ROW: KindRow = KindRow {
@@ -26,6 +26,6 @@ fn spec(spec: &Value) -> PodGroupSpec {
 }
 
 /// Reads the start: the time since which condition `GroupScheduled` has been true.
-fn shown(status: &Value) -> Shown {
-    condition_since(status, "GroupScheduled").map_or(Shown::Nothing, Shown::Since)
+fn shown(status: &Value) -> ReportedStart {
+    condition_since(status, "GroupScheduled").map_or(ReportedStart::Nothing, ReportedStart::Since)
 }

@@ -95,22 +95,25 @@ fn a_status_shows_a_start_only_while_the_group_runs() {
     let at = "2026-01-02T03:04:05Z";
     let condition =
         |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": at});
-    let since = Shown::Since(at.parse().unwrap());
+    let since = ReportedStart::Since(at.parse().unwrap());
     let runai = |status: Value| PodGroupKind::Runai.shown(&status);
-    assert_eq!(runai(json!({"resourcesStatus": {"allocated": {"cpu": "1"}}})), Shown::Running);
-    assert_eq!(runai(json!({"resourcesStatus": {"allocated": {}}})), Shown::Nothing);
+    assert_eq!(runai(json!({"resourcesStatus": {"allocated": {"cpu": "1"}}})), ReportedStart::Running);
+    assert_eq!(runai(json!({"resourcesStatus": {"allocated": {}}})), ReportedStart::Nothing);
     let tensorstack = |status: &str| {
         PodGroupKind::Tensorstack.shown(&json!({"conditions": [condition("GroupScheduled", status)]}))
     };
-    assert_eq!((tensorstack("True"), tensorstack("False")), (since, Shown::Nothing));
+    assert_eq!((tensorstack("True"), tensorstack("False")), (since, ReportedStart::Nothing));
     let volcano = |phase: &str| {
         PodGroupKind::Volcano.shown(&json!({"phase": phase, "conditions": [condition("Scheduled", "True")]}))
     };
-    assert_eq!((volcano("Running"), volcano("Inqueue")), (since, Shown::Nothing));
+    assert_eq!((volcano("Running"), volcano("Inqueue")), (since, ReportedStart::Nothing));
     let coscheduling = |phase: &str| PodGroupKind::Coscheduling.shown(&json!({"phase": phase}));
-    assert_eq!((coscheduling("Scheduled"), coscheduling("Pending")), (Shown::Running, Shown::Nothing));
+    assert_eq!(
+        (coscheduling("Scheduled"), coscheduling("Pending")),
+        (ReportedStart::Running, ReportedStart::Nothing)
+    );
     for kind in PodGroupKind::ALL {
-        assert_eq!(kind.shown(&json!({"conditions": [{}], "phase": 7})), Shown::Nothing);
+        assert_eq!(kind.shown(&json!({"conditions": [{}], "phase": 7})), ReportedStart::Nothing);
     }
 }
 

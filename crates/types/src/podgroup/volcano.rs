@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::row::{KindRow, PodField, Shown, condition_since, count, has_phase};
+use super::row::{KindRow, PodField, ReportedStart, condition_since, count, has_phase};
 use crate::{
     keys,
     projection::{PodGroupSpec, SubGroup},
@@ -43,9 +43,9 @@ fn spec(spec: &Value) -> PodGroupSpec {
 
 /// Reads the start. Condition `Scheduled` is also true while the group waits in its queue a second
 /// time: the phase says whether the group runs.
-fn shown(status: &Value) -> Shown {
+fn shown(status: &Value) -> ReportedStart {
     if !has_phase(status, &["Running"]) {
-        return Shown::Nothing;
+        return ReportedStart::Nothing;
     }
-    condition_since(status, "Scheduled").map_or(Shown::Running, Shown::Since)
+    condition_since(status, "Scheduled").map_or(ReportedStart::Running, ReportedStart::Since)
 }

@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::amount::Amount;
 
 /// Quantities as they are written, by resource.
-pub(super) type Amounts = BTreeMap<String, Value>;
+pub(super) type ResourceList = BTreeMap<String, Value>;
 
 /// The requests that the kubelet has actuated, and the requests that it has allocated.
-pub(super) type Held = [BTreeMap<String, i64>; 2];
+pub(super) type AllocatedRequests = [BTreeMap<String, i64>; 2];
 
 /// The way to count requests while a pod is resized.
 #[derive(Clone, Copy)]
-pub(super) enum Counting {
+pub(super) enum ResizeCounting {
     /// The greater of the requested and the held amounts. An infeasible request doesn't count if
     /// the held amount is known.
     Most { is_infeasible: bool },
@@ -28,7 +28,7 @@ pub(super) enum Counting {
     Asked,
 }
 
-impl Counting {
+impl ResizeCounting {
     /// True if this counts the resources that a run has, rather than those that a pod needs.
     pub(super) const fn is_of_runs(self) -> bool {
         matches!(self, Self::Given | Self::Asked)
@@ -38,7 +38,7 @@ impl Counting {
     pub(super) fn count(
         self,
         asked: impl Iterator<Item = (String, i64)>,
-        held: Option<Held>,
+        held: Option<AllocatedRequests>,
     ) -> BTreeMap<String, i64> {
         let mut counted: BTreeMap<String, i64> = match (self, &held) {
             (Self::Most { is_infeasible: true }, Some(held)) if !held.iter().all(BTreeMap::is_empty) => {
@@ -62,7 +62,7 @@ fn is_resizable(resource: &str) -> bool {
 
 /// Reads the amounts by resource. A value that can't be read is skipped: it was never admitted as a
 /// quantity.
-pub(super) fn amounts(of: &Amounts) -> impl Iterator<Item = (String, i64)> {
+pub(super) fn amounts(of: &ResourceList) -> impl Iterator<Item = (String, i64)> {
     of.iter().filter_map(|(resource, written)| {
         let amount = Amount::read(written)?;
         Some((resource.clone(), if resource == "cpu" { amount.thousandths() } else { amount.units() }))

@@ -15,7 +15,7 @@ use crate::selector::{Labels, Selector};
 
 /// The needs of a pod that may involve other pods of its node. Preferences aren't included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Needs {
+pub struct PodNeeds {
     /// True if the pod has more needs than are kept. Then all other fields are empty.
     pub is_unknown: bool,
     /// The ports of its node that the pod takes.
@@ -28,9 +28,9 @@ pub struct Needs {
     /// True if the pod has claims of devices.
     pub has_resource_claims: bool,
     /// Its required affinity to pods.
-    pub affinity: Box<[Term]>,
+    pub affinity: Box<[AffinityTerm]>,
     /// Its required anti-affinity to pods.
-    pub anti_affinity: Box<[Term]>,
+    pub anti_affinity: Box<[AffinityTerm]>,
     /// Selectors of the pods that its required spread constraints count. `matchLabelKeys`, which
     /// narrow them, are ignored.
     pub spread: Box<[Selector]>,
@@ -48,7 +48,7 @@ pub struct HostPort {
 
 /// A term of affinity or anti-affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Term {
+pub struct AffinityTerm {
     /// The namespaces of the selected pods. None: any namespace, because labels of namespaces
     /// aren't known.
     namespaces: Option<Texts>,
@@ -137,7 +137,7 @@ const MOST_BYTES: usize = 8 * 1024;
 /// Stands for every address of a node.
 const ANY_IP: &str = "0.0.0.0";
 
-impl Needs {
+impl PodNeeds {
     /// Returns the needs of a pod of which nothing is known.
     pub fn unknown() -> Self {
         Self { is_unknown: true, ..Self::default() }
@@ -149,7 +149,7 @@ impl Needs {
         let pod = metadata.name.as_deref().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let containers = spec.containers.iter().chain(&spec.init_containers);
-        let terms = |of: fn(&Affinity) -> Option<&Terms>| -> Box<[Term]> {
+        let terms = |of: fn(&Affinity) -> Option<&Terms>| -> Box<[AffinityTerm]> {
             let terms = spec.affinity.as_ref().and_then(of).into_iter().flat_map(|of| &of.required);
             terms.map(|term| term.read(namespace)).collect()
         };
@@ -178,7 +178,7 @@ impl Needs {
         let claims = self.claims.iter().map(|of| text(of));
         let terms = self.affinity.iter().chain(&self.anti_affinity).map(|of| {
             let namespaces = of.namespaces.iter().flatten().map(|of| text(of));
-            namespaces.fold(size_of::<Term>() + of.selector.bytes(), usize::saturating_add)
+            namespaces.fold(size_of::<AffinityTerm>() + of.selector.bytes(), usize::saturating_add)
         });
         let spread = self.spread.iter().map(|of| size_of::<Selector>() + of.bytes());
         ports.chain(claims).chain(terms).chain(spread).fold(0, usize::saturating_add)
@@ -231,20 +231,20 @@ impl Volume {
 
 impl WrittenTerm {
     /// Reads a term of a pod in this namespace. A term without a selector selects no pod.
-    fn read(&self, namespace: &str) -> Term {
+    fn read(&self, namespace: &str) -> AffinityTerm {
         let namespaces = match (&self.namespace_selector, self.namespaces.as_slice()) {
             (Some(_), _) => None,
             (None, []) => Some(Box::new([namespace.into()]) as Texts),
             (None, named) => Some(named.iter().map(|of| of.as_str().into()).collect()),
         };
         match read(self.label_selector.as_ref()) {
-            Some(selector) => Term { namespaces, selector },
-            None => Term { namespaces: Some(Box::new([])), selector: Selector::default() },
+            Some(selector) => AffinityTerm { namespaces, selector },
+            None => AffinityTerm { namespaces: Some(Box::new([])), selector: Selector::default() },
         }
     }
 }
 
-impl Term {
+impl AffinityTerm {
     /// True if the term may select a pod of this namespace with these labels.
     pub fn may_select(&self, namespace: &str, labels: &dyn Labels) -> bool {
         let namespaces = self.namespaces.as_ref();

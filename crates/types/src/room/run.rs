@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     ContainerStatus, PodWithRoom, Resources, Spec, Status,
-    amounts::{Amounts, Counting, Held, amounts},
+    amounts::{AllocatedRequests, ResizeCounting, ResourceList, amounts},
     without_room,
 };
 use crate::projection::Pod;
@@ -28,8 +28,8 @@ pub struct RunRequests {
 impl RunRequests {
     /// Reads the requests of a run.
     fn of(spec: &Spec, status: &Status) -> Self {
-        let asked = (!spec.is_shown(status)).then(|| spec.requests(status, Counting::Asked));
-        Self { given: spec.requests(status, Counting::Given), asked }
+        let asked = (!spec.is_shown(status)).then(|| spec.requests(status, ResizeCounting::Asked));
+        Self { given: spec.requests(status, ResizeCounting::Given), asked }
     }
 
     /// Returns the requests of a run that wasn't seen before: as far as is known, it was bound with
@@ -77,21 +77,21 @@ impl Status {
     }
 
     /// Returns the amounts that the kubelet shows for the pod as a whole.
-    pub(super) fn held(&self) -> Option<Held> {
+    pub(super) fn held(&self) -> Option<AllocatedRequests> {
         held(self.resources.as_ref(), &self.allocated_resources)
     }
 }
 
 impl ContainerStatus {
     /// Returns the amounts that the kubelet shows for the container.
-    pub(super) fn held(&self) -> Option<Held> {
+    pub(super) fn held(&self) -> Option<AllocatedRequests> {
         held(self.resources.as_ref(), &self.allocated_resources)
     }
 }
 
 /// Returns the requests that the kubelet shows as actuated and as allocated. None: it shows
 /// neither.
-fn held(actual: Option<&Resources>, allocated: &Amounts) -> Option<Held> {
+fn held(actual: Option<&Resources>, allocated: &ResourceList) -> Option<AllocatedRequests> {
     let is_shown = actual.is_some() || !allocated.is_empty();
     let actual = actual.map(|of| amounts(&of.requests).collect()).unwrap_or_default();
     is_shown.then(|| [actual, amounts(allocated).collect()])

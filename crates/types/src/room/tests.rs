@@ -55,7 +55,7 @@ fn memory_is_in_bytes_and_what_is_no_quantity_is_nothing() {
     assert_eq!(room.requests, BTreeMap::from([("memory".to_owned(), 1 << 30)]));
 }
 
-fn needs(spec: &Value) -> Option<Needs> {
+fn needs(spec: &Value) -> Option<PodNeeds> {
     let metadata = json!({"name": "a", "namespace": "ns"});
     let pod: PodWithRoom = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
     pod.split().1.needs
@@ -132,11 +132,11 @@ fn nothing_is_known_of_a_pod_that_needs_more_than_is_kept() {
     let volume = |number: usize| json!({"name": "v", "persistentVolumeClaim": {"claimName": format!("data-{number}")}});
     let with = |many: usize| needs(&json!({"volumes": (0..many).map(volume).collect::<Vec<_>>()})).unwrap();
     assert!(!with(100).is_unknown);
-    assert_eq!(with(1_000), Needs::unknown());
+    assert_eq!(with(1_000), PodNeeds::unknown());
     let values: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
     let selector = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]});
     let term = affinity("podAffinity", &json!([{"labelSelector": selector}]));
-    assert_eq!(needs(&term), Some(Needs::unknown()));
+    assert_eq!(needs(&term), Some(PodNeeds::unknown()));
 }
 
 /// The processors of a pod with these requests, of which its containers have this status.
@@ -200,7 +200,7 @@ fn what_a_pod_holds_itself_counts_without_its_overhead() {
 fn resources_that_no_node_has_leave_no_trace() {
     let with = |requests: Value| room(&json!({"containers": [{"resources": {"requests": requests}}]}));
     let many: BTreeMap<String, u32> = (0..300).map(|number| (format!("example.com/{number}"), 1)).collect();
-    let unknown = ResourceDemand { needs: Some(Needs::unknown()), ..ResourceDemand::default() };
+    let unknown = ResourceDemand { needs: Some(PodNeeds::unknown()), ..ResourceDemand::default() };
     assert_eq!(with(json!(many)), unknown);
     assert_eq!(with(json!({"a".repeat(318): 1})), unknown);
     assert_eq!(with(json!({"a".repeat(317): 1})).needs, None);

@@ -36,7 +36,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tenure_certs::Authority;
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
-use tenure_webhook::{Extender, Metrics, Placement, Sight, scheduler_router};
+use tenure_webhook::{ClusterView, Extender, Metrics, Placement, scheduler_router};
 use tls::{Server, connect, eventually};
 
 const PATH: &str = "/scheduler/preempt";
@@ -182,7 +182,7 @@ fn placement(scale: &Scale) -> Placement {
 
 async fn extender(placement: Placement) -> Extender {
     let (clock, queues) = (clock().await, cluster::queues());
-    Extender::new(Sight { placement, queues, clock, ..Sight::default() }, metrics())
+    Extender::new(ClusterView { placement, queues, clock, ..ClusterView::default() }, metrics())
 }
 
 fn metrics() -> Metrics {

@@ -10,9 +10,9 @@ use std::{
 
 use humantime::format_rfc3339_seconds;
 use k8s_openapi::ByteString;
-use tenure_certs::{Authority, Certificate, Pair, Validity};
+use tenure_certs::{Authority, Certificate, CertificatePair, Validity};
 
-use super::plan::{Facts, Leaf, Lifetimes, RenewalStep, skew};
+use super::plan::{LeafCertificate, Lifetimes, RenewalStep, SecretFacts, skew};
 
 /// The keys of the served certificate in the Secret, as in Secrets of type kubernetes.io/tls.
 const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
@@ -29,33 +29,34 @@ const MOST_PREVIOUS: usize = 8;
 
 /// The content of the Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct SecretContent {
     /// The authority that signs. None: a step must make or promote one.
-    current: Option<Pair>,
+    current: Option<CertificatePair>,
     /// The authority that will sign.
-    next: Option<Pair>,
+    next: Option<CertificatePair>,
     /// The certificates, PEM, of authorities that no longer sign. Certificates that they have
     /// signed may still be served.
     previous: Vec<String>,
     /// The certificate to serve.
-    pub leaf: Option<Pair>,
+    pub leaf: Option<CertificatePair>,
 }
 
 /// The data of the Secret.
-type Data = BTreeMap<String, ByteString>;
+type SecretData = BTreeMap<String, ByteString>;
 
-impl Held {
+impl SecretContent {
     /// Reads the data of the Secret. An entry that can't be read counts as missing, and so does a
     /// pair whose key doesn't match its certificate. An authority without its key counts as a
     /// previous one.
-    pub fn of(data: &Data) -> Self {
+    pub fn of(data: &SecretData) -> Self {
         let text =
             |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok().filter(|text| !text.is_empty());
         let pair = |[certificate, key]: [&str; 2]| {
-            Some(Pair { certificate: text(certificate)?, key: text(key)? }).filter(Pair::matches)
+            Some(CertificatePair { certificate: text(certificate)?, key: text(key)? })
+                .filter(CertificatePair::matches)
         };
         // no client trusts a certificate that such a certificate has signed
-        let may_sign = |pair: &Pair| {
+        let may_sign = |pair: &CertificatePair| {
             Certificate::read(pair.certificate.as_bytes()).is_some_and(|read| read.is_authority)
         };
         let authority = |keys| pair(keys).filter(|pair| may_sign(pair) && Authority::from_pair(pair).is_ok());
@@ -74,8 +75,8 @@ impl Held {
         held
     }
 
-    /// Returns the data of the Secret, as [`Held::of`] reads it.
-    pub fn data(&self) -> Data {
+    /// Returns the data of the Secret, as [`SecretContent::of`] reads it.
+    pub fn data(&self) -> SecretData {
         let Self { current, next, previous, leaf } = self;
         let pairs = [(CURRENT, current), (NEXT, next), (LEAF, leaf)];
         let pairs = pairs.into_iter().filter_map(|(keys, pair)| pair.as_ref().map(|pair| (keys, pair)));
@@ -100,22 +101,22 @@ impl Held {
 
     /// Returns the facts that determine the next step. `names` are those that the served
     /// certificate should have.
-    pub fn facts(&self, names: &[String]) -> Facts {
+    pub fn facts(&self, names: &[String]) -> SecretFacts {
         let read = |pem: &String| Certificate::read(pem.as_bytes());
-        let pair = |pair: &Option<Pair>| pair.as_ref().and_then(|pair| read(&pair.certificate));
+        let pair = |pair: &Option<CertificatePair>| pair.as_ref().and_then(|pair| read(&pair.certificate));
         let current = pair(&self.current);
         let next = pair(&self.next);
         let previous: Vec<_> = self.previous.iter().filter_map(read).collect();
         let leaf = pair(&self.leaf).map(|leaf| {
             let is_named = leaf.names == canonical(names);
             let has_signed = |authority: &Certificate| authority.subject == leaf.issuer;
-            Leaf {
+            LeafCertificate {
                 validity: leaf.validity,
                 fits: is_named && current.as_ref().is_some_and(has_signed),
                 is_trusted: is_named && current.iter().chain(&next).chain(&previous).any(has_signed),
             }
         });
-        Facts {
+        SecretFacts {
             current: current.map(|current| current.validity),
             next: next.map(|next| next.validity),
             previous_end: previous.iter().map(|previous| previous.validity.until).min(),
@@ -179,7 +180,11 @@ impl Held {
 }
 
 /// Signs a certificate for the names. The certificate ends with its authority at the latest.
-fn sign(authority: &Pair, names: &[String], validity: Validity) -> tenure_certs::Result<Pair> {
+fn sign(
+    authority: &CertificatePair,
+    names: &[String],
+    validity: Validity,
+) -> tenure_certs::Result<CertificatePair> {
     let end = Certificate::read(authority.certificate.as_bytes()).map(|authority| authority.validity.until);
     let until = end.map_or(validity.until, |end| validity.until.min(end));
     Authority::from_pair(authority)?.server_valid(names, Validity { until, ..validity })

@@ -57,7 +57,7 @@ pub struct Lifetimes {
 
 /// The facts about the Secret that determine the next step.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts {
+pub struct SecretFacts {
     /// The validity of the authority that signs. None: no authority can sign.
     pub current: Option<Validity>,
     /// The validity of the authority that will sign.
@@ -65,12 +65,12 @@ pub struct Facts {
     /// The earliest end of the authorities that no longer sign. None: there are none.
     pub previous_end: Option<SystemTime>,
     /// The served certificate.
-    pub leaf: Option<Leaf>,
+    pub leaf: Option<LeafCertificate>,
 }
 
 /// The certificate that is served.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf {
+pub struct LeafCertificate {
     pub validity: Validity,
     /// True if the current authority has signed the certificate, and its names are the configured
     /// ones.
@@ -80,7 +80,7 @@ pub struct Leaf {
     pub is_trusted: bool,
 }
 
-impl Facts {
+impl SecretFacts {
     /// True if the served certificate is trusted and valid. Without a signing authority, this
     /// certificate is served until another authority is trusted.
     pub fn serves(&self, now: SystemTime) -> bool {
@@ -107,12 +107,12 @@ pub enum RenewalStep {
 /// Returns the next step. None: no step is due. `trusted_for` is the time for which all objects
 /// have trusted exactly these authorities. None: not all objects trust them.
 pub fn step(
-    facts: &Facts,
+    facts: &SecretFacts,
     trusted_for: Option<Duration>,
     now: SystemTime,
     lifetimes: &Lifetimes,
 ) -> Option<RenewalStep> {
-    let Facts { current, next, previous_end, leaf } = *facts;
+    let SecretFacts { current, next, previous_end, leaf } = *facts;
     let next = next.filter(|next| next.holds(now));
     let settled = trusted_for.is_some_and(|time| time >= lifetimes.settling);
     let Some(current) = current.filter(|current| current.holds(now)) else {
@@ -139,7 +139,11 @@ pub fn step(
 
 /// True if the certificate must be replaced. A certificate that ends together with its authority
 /// isn't renewed for its age: the same authority can't sign a longer one.
-fn is_due(Leaf { validity, fits, is_trusted: _ }: Leaf, current: Validity, now: SystemTime) -> bool {
+fn is_due(
+    LeafCertificate { validity, fits, is_trusted: _ }: LeafCertificate,
+    current: Validity,
+    now: SystemTime,
+) -> bool {
     !fits || !validity.holds(now) || now >= validity.after(2, 3) && validity.until < current.until
 }
 
@@ -164,41 +168,45 @@ mod tests {
         Validity { from: at(from), until: at(until) }
     }
 
-    fn leaf(from: u64, until: u64) -> Leaf {
-        Leaf { validity: valid(from, until), fits: true, is_trusted: true }
+    fn leaf(from: u64, until: u64) -> LeafCertificate {
+        LeafCertificate { validity: valid(from, until), fits: true, is_trusted: true }
     }
 
-    fn next_step(facts: Facts, trusted_for: Option<Duration>, now: u64) -> Option<RenewalStep> {
+    fn next_step(facts: SecretFacts, trusted_for: Option<Duration>, now: u64) -> Option<RenewalStep> {
         step(&facts, trusted_for, at(now), &LIFETIMES)
     }
 
     /// An authority of 600 s, and a certificate that has 100 s left.
-    fn facts(now: u64) -> Facts {
-        Facts { current: Some(valid(0, 600)), leaf: Some(leaf(now - 50, now + 100)), ..Facts::default() }
+    fn facts(now: u64) -> SecretFacts {
+        SecretFacts {
+            current: Some(valid(0, 600)),
+            leaf: Some(leaf(now - 50, now + 100)),
+            ..SecretFacts::default()
+        }
     }
 
     #[test]
     fn without_an_authority_that_is_valid_one_begins() {
-        assert_eq!(next_step(Facts::default(), None, 0), Some(RenewalStep::Begin));
-        let ended = Facts { leaf: Some(leaf(450, 600)), ..facts(300) };
+        assert_eq!(next_step(SecretFacts::default(), None, 0), Some(RenewalStep::Begin));
+        let ended = SecretFacts { leaf: Some(leaf(450, 600)), ..facts(300) };
         assert_eq!(next_step(ended, SETTLED, 600), Some(RenewalStep::Begin));
-        let not_yet = Facts { current: Some(valid(100, 600)), ..Facts::default() };
+        let not_yet = SecretFacts { current: Some(valid(100, 600)), ..SecretFacts::default() };
         assert_eq!(next_step(not_yet, SETTLED, 99), Some(RenewalStep::Begin));
     }
 
     #[test]
     fn a_certificate_is_renewed_at_two_thirds_of_its_life_or_if_it_does_not_fit() {
-        let served = Facts { leaf: Some(leaf(0, 150)), ..facts(100) };
+        let served = SecretFacts { leaf: Some(leaf(0, 150)), ..facts(100) };
         assert_eq!(next_step(served, None, 99), None);
         assert_eq!(next_step(served, None, 100), Some(RenewalStep::RenewLeaf));
-        let other = Facts { leaf: Some(Leaf { fits: false, ..leaf(0, 150) }), ..served };
+        let other = SecretFacts { leaf: Some(LeafCertificate { fits: false, ..leaf(0, 150) }), ..served };
         assert_eq!(next_step(other, None, 1), Some(RenewalStep::RenewLeaf));
-        assert_eq!(next_step(Facts { leaf: None, ..served }, None, 1), Some(RenewalStep::RenewLeaf));
+        assert_eq!(next_step(SecretFacts { leaf: None, ..served }, None, 1), Some(RenewalStep::RenewLeaf));
     }
 
     #[test]
     fn a_certificate_that_ends_with_its_authority_is_not_renewed_again_and_again() {
-        let last = Facts { leaf: Some(leaf(450, 600)), next: Some(valid(400, 1000)), ..facts(500) };
+        let last = SecretFacts { leaf: Some(leaf(450, 600)), next: Some(valid(400, 1000)), ..facts(500) };
         assert_eq!(next_step(last, None, 599), None);
     }
 
@@ -210,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_next_authority_signs_at_five_sixths_if_all_have_trusted_it_for_a_while() {
-        let both = |now| Facts { next: Some(valid(400, 1000)), ..facts(now) };
+        let both = |now| SecretFacts { next: Some(valid(400, 1000)), ..facts(now) };
         let short = Some(Duration::from_secs(19));
         for (now, trusted_for, expected) in [
             (499, SETTLED, None),
@@ -224,30 +232,30 @@ mod tests {
 
     #[test]
     fn with_an_authority_that_has_ended_the_next_one_signs_whether_all_trust_it_or_not() {
-        let both = Facts { next: Some(valid(400, 1000)), ..facts(500) };
+        let both = SecretFacts { next: Some(valid(400, 1000)), ..facts(500) };
         assert_eq!(next_step(both, None, 600), Some(RenewalStep::Promote));
     }
 
     #[test]
     fn where_the_key_of_an_authority_is_lost_the_next_one_is_trusted_before_it_signs() {
-        let served = |now| Facts { current: None, next: None, ..facts(now) };
+        let served = |now| SecretFacts { current: None, next: None, ..facts(now) };
         assert_eq!(next_step(served(200), SETTLED, 200), Some(RenewalStep::AddNext));
-        let both = |now| Facts { next: Some(valid(200, 800)), ..served(now) };
+        let both = |now| SecretFacts { next: Some(valid(200, 800)), ..served(now) };
         let short = Some(Duration::from_secs(19));
         assert_eq!(next_step(both(210), None, 210), None);
         assert_eq!(next_step(both(210), short, 210), None);
         assert_eq!(next_step(both(210), SETTLED, 210), Some(RenewalStep::Promote));
         // once there is no certificate that is good, nothing is gained by waiting
-        let other = Some(Leaf { is_trusted: false, ..leaf(160, 310) });
+        let other = Some(LeafCertificate { is_trusted: false, ..leaf(160, 310) });
         for leaf in [None, Some(leaf(60, 210)), other] {
-            assert_eq!(next_step(Facts { leaf, ..both(210) }, None, 210), Some(RenewalStep::Promote));
-            assert_eq!(next_step(Facts { leaf, ..served(210) }, None, 210), Some(RenewalStep::Begin));
+            assert_eq!(next_step(SecretFacts { leaf, ..both(210) }, None, 210), Some(RenewalStep::Promote));
+            assert_eq!(next_step(SecretFacts { leaf, ..served(210) }, None, 210), Some(RenewalStep::Begin));
         }
     }
 
     #[test]
     fn an_authority_that_signed_before_is_trusted_until_it_has_ended_by_every_clock() {
-        let before = |now| Facts { previous_end: Some(at(200)), ..facts(now) };
+        let before = |now| SecretFacts { previous_end: Some(at(200)), ..facts(now) };
         assert_eq!(next_step(before(259), SETTLED, 259), None);
         assert_eq!(next_step(before(260), SETTLED, 260), Some(RenewalStep::DropPrevious));
     }

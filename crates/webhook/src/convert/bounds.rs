@@ -25,12 +25,12 @@ const LARGEST_ANSWER: usize = MAX_CONVERSION_BYTES as usize / 4 * 5;
 
 /// Reads the objects of a review as raw JSON. Fails at the first object beyond a bound.
 pub(super) fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
-    deserializer.deserialize_seq(Objects)
+    deserializer.deserialize_seq(ObjectListVisitor)
 }
 
-struct Objects;
+struct ObjectListVisitor;
 
-impl<'de> Visitor<'de> for Objects {
+impl<'de> Visitor<'de> for ObjectListVisitor {
     type Value = Vec<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,9 +54,9 @@ impl<'de> Visitor<'de> for Objects {
 }
 
 /// A writer of an answer. Fails beyond [`LARGEST_ANSWER`].
-pub(super) struct Bounded<'b>(pub(super) &'b mut Vec<u8>);
+pub(super) struct BoundedWriter<'b>(pub(super) &'b mut Vec<u8>);
 
-impl io::Write for Bounded<'_> {
+impl io::Write for BoundedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len().saturating_add(bytes.len()) > LARGEST_ANSWER {
             return Err(io::Error::other(format!("the answer has more than {LARGEST_ANSWER} bytes")));

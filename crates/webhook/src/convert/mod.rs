@@ -27,7 +27,7 @@ use tracing::{error, warn};
 use self::review::{ConversionResult, answer};
 use crate::{
     Metrics,
-    http::{LARGE_BYTES, LargeBodies, Refusal, Turn, Whole, is_plain_json, reject},
+    http::{HttpRefusal, LARGE_BYTES, LargeBodies, ReceivedBody, RequestTurn, is_plain_json, reject},
 };
 
 /// The largest conversion review that is read, in bytes. An API server sends all objects of a list
@@ -59,10 +59,14 @@ async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Re
 }
 
 /// Reads and converts a review, a large one on a thread of its own, and counts the result.
-async fn converted(metrics: &Metrics, turns: &LargeBodies, request: Request) -> Result<Response, Refusal> {
+async fn converted(
+    metrics: &Metrics,
+    turns: &LargeBodies,
+    request: Request,
+) -> Result<Response, HttpRefusal> {
     is_plain_json(request.headers())?;
     let peer = Peer::of(request.extensions());
-    let Whole { body, turn } = turns.read(request.into_body(), peer).await;
+    let ReceivedBody { body, turn } = turns.read(request.into_body(), peer).await;
     let body = body?;
     let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
     // the turn moves with the body, which is converted to the end even if the client is gone
@@ -81,17 +85,17 @@ async fn converted(metrics: &Metrics, turns: &LargeBodies, request: Request) -> 
     if let Some(error) = failure {
         warn!(%version, objects, error, "Failed to convert queues");
     }
-    let body = Bytes::from_owner(Held { bytes, _turn: turn });
+    let body = Bytes::from_owner(AnswerBytes { bytes, _turn: turn });
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// The bytes of an answer. Their turn ends when they have been sent.
-struct Held {
+struct AnswerBytes {
     bytes: Vec<u8>,
-    _turn: Turn,
+    _turn: RequestTurn,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for AnswerBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -13,7 +13,7 @@ use tenure_types::runai::{
     conversion::{MUST_BE_KNOWN, convert, version_of},
 };
 
-use super::bounds::{Bounded, objects};
+use super::bounds::{BoundedWriter, objects};
 use crate::http::{CONVERSION, LONGEST_NAME, shown};
 
 /// The greatest number of bad objects that an error message names.
@@ -32,17 +32,17 @@ struct Request<'b> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Response<'b> {
+struct ConversionResponse<'b> {
     uid: &'b str,
-    result: Outcome<'b>,
+    result: ConversionStatus<'b>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    converted_objects: Option<Objects<'b>>,
+    converted_objects: Option<ConvertedObjects<'b>>,
 }
 
 /// The `Status` in a response: the result of the review.
 #[derive(Serialize)]
 #[serde(tag = "status")]
-enum Outcome<'b> {
+enum ConversionStatus<'b> {
     Success,
     Failed { message: &'b str },
 }
@@ -50,12 +50,12 @@ enum Outcome<'b> {
 /// The objects, which are converted one by one while the answer is written. So memory never holds
 /// all of them twice.
 #[derive(Clone, Copy)]
-struct Objects<'b> {
+struct ConvertedObjects<'b> {
     objects: &'b [&'b RawValue],
     to: QueueVersion,
 }
 
-impl Serialize for Objects<'_> {
+impl Serialize for ConvertedObjects<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut objects = serializer.serialize_seq(Some(self.objects.len()))?;
         for object in self.objects {
@@ -89,10 +89,14 @@ pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, String> {
         let failure = format!("desiredAPIVersion: Invalid value: {:?}: {MUST_BE_KNOWN}", shown(&desired));
         return failed(&uid, "other", objects.len(), failure);
     };
-    let converted = Objects { objects: &objects, to };
+    let converted = ConvertedObjects { objects: &objects, to };
     // annotations take more room than fields
     let mut bytes = Vec::with_capacity(body.len().saturating_add(body.len() / 8));
-    let response = Response { uid: &uid, result: Outcome::Success, converted_objects: Some(converted) };
+    let response = ConversionResponse {
+        uid: &uid,
+        result: ConversionStatus::Success,
+        converted_objects: Some(converted),
+    };
     match write(&mut bytes, response) {
         Ok(()) => Ok(ConversionResult { bytes, version: to.name(), objects: objects.len(), failure: None }),
         Err(error) => failed(&uid, to.name(), objects.len(), converted.failure(&error)),
@@ -107,17 +111,21 @@ fn failed(
     failure: String,
 ) -> Result<ConversionResult, String> {
     let mut bytes = Vec::new();
-    let response = Response { uid, result: Outcome::Failed { message: &failure }, converted_objects: None };
+    let response = ConversionResponse {
+        uid,
+        result: ConversionStatus::Failed { message: &failure },
+        converted_objects: None,
+    };
     write(&mut bytes, response).map_err(|error| format!("not a ConversionReview: {error}"))?;
     Ok(ConversionResult { bytes, version, objects, failure: Some(failure) })
 }
 
 /// Writes an answer. Fails if an object can't be converted, or beyond the bound on answers.
-fn write(bytes: &mut Vec<u8>, response: Response<'_>) -> serde_json::Result<()> {
-    serde_json::to_writer(Bounded(bytes), &CONVERSION.outgoing(response))
+fn write(bytes: &mut Vec<u8>, response: ConversionResponse<'_>) -> serde_json::Result<()> {
+    serde_json::to_writer(BoundedWriter(bytes), &CONVERSION.outgoing(response))
 }
 
-impl Objects<'_> {
+impl ConvertedObjects<'_> {
     /// Describes the objects that can't be converted, up to [`MOST_NAMED`], each with its error.
     /// Without such objects, returns `error`.
     fn failure(&self, error: &serde_json::Error) -> String {

@@ -14,10 +14,10 @@ use axum::{
 use tokio::task::spawn_blocking;
 use tracing::error;
 
-use super::{Guard, Reviewed};
+use super::{Guard, GuardResponse};
 use crate::{
     Metrics,
-    http::{LargeBodies, Whole, answer, json, limited},
+    http::{LargeBodies, ReceivedBody, answer, json, limited},
     large,
 };
 
@@ -39,16 +39,16 @@ pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> R
 async fn review(
     State(context): State<Arc<(Option<Guard>, Metrics)>>,
     headers: HeaderMap,
-    Whole { body, turn }: Whole,
+    ReceivedBody { body, turn }: ReceivedBody,
 ) -> Response {
     // the index may be locked for as long as a scheduler is answered
     let reviewed = spawn_blocking(move || {
         let _turn = turn;
         let (guard, metrics) = &*context;
         answer(metrics, &headers, &body, |request, started| {
-            let Reviewed { response, operation, reason } = match guard {
+            let GuardResponse { response, operation, reason } = match guard {
                 Some(guard) => guard.review(request),
-                None => Reviewed::admitted(request, "other", "off", OFF.to_owned()),
+                None => GuardResponse::admitted(request, "other", "off", OFF.to_owned()),
             };
             metrics.guarded(operation, reason, started.elapsed().as_secs_f64());
             json(&response)

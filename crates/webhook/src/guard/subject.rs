@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tenure_policy::guard::{Asked, Operation, UnknownPreemptor};
+use tenure_policy::guard::{Operation, RemovalRequest, UnknownPreemptor};
 use tenure_types::projection::Pod;
 
 use crate::review::{Request, UserInfo};
@@ -36,7 +36,7 @@ struct EvictionMetadata {
 }
 
 /// A value, or the message that says why it can't be read.
-type Reading<T> = Result<T, String>;
+type ReadResult<T> = Result<T, String>;
 
 /// Returns the operation on a pod. None: the review is about another object.
 pub fn operation(request: &Request<'_>) -> Option<Operation> {
@@ -51,7 +51,7 @@ pub fn operation(request: &Request<'_>) -> Option<Operation> {
 impl<'r> PodRemoval<'r> {
     /// Reads a review of this operation. Fails if the namespace or the name is missing, if a field
     /// can't be read, or if a pod to be deleted has no uid.
-    pub fn read(operation: Operation, request: &'r Request<'_>) -> Reading<Self> {
+    pub fn read(operation: Operation, request: &'r Request<'_>) -> ReadResult<Self> {
         let (namespace, name, pod) = match operation {
             Operation::Delete => {
                 let pod: Pod = read("oldObject", request.old_object)?;
@@ -82,14 +82,14 @@ impl<'r> PodRemoval<'r> {
     }
 
     /// Returns the request as [`tenure_policy::guard`] judges it.
-    pub fn asked(&self, unknown_preemptor: UnknownPreemptor) -> Asked<'_> {
+    pub fn asked(&self, unknown_preemptor: UnknownPreemptor) -> RemovalRequest<'_> {
         let Self { operation, user, groups, namespace, name, pod: _ } = self;
-        Asked { operation: *operation, user, groups, namespace, name, unknown_preemptor }
+        RemovalRequest { operation: *operation, user, groups, namespace, name, unknown_preemptor }
     }
 }
 
 /// Reads a part of the review. The error names the part.
-fn read<T: for<'de> Deserialize<'de>>(what: &str, raw: Option<&RawValue>) -> Reading<T> {
+fn read<T: for<'de> Deserialize<'de>>(what: &str, raw: Option<&RawValue>) -> ReadResult<T> {
     let raw = raw.ok_or_else(|| format!("the review has no {what}"))?;
     serde_json::from_str(raw.get()).map_err(|error| format!("{what}: {error}"))
 }

@@ -16,7 +16,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::Refusal;
+use super::HttpRefusal;
 use crate::{
     Metrics,
     review::{self, Request},
@@ -60,7 +60,7 @@ struct Incoming<'b, R> {
 /// A response in its envelope.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Outgoing<R> {
+pub(crate) struct ResponseEnvelope<R> {
     api_version: &'static str,
     kind: &'static str,
     response: R,
@@ -83,8 +83,8 @@ impl ReviewKind {
     }
 
     /// Puts a response into its envelope.
-    pub(crate) const fn outgoing<R>(&self, response: R) -> Outgoing<R> {
-        Outgoing { api_version: self.api_version, kind: self.kind, response }
+    pub(crate) const fn outgoing<R>(&self, response: R) -> ResponseEnvelope<R> {
+        ResponseEnvelope { api_version: self.api_version, kind: self.kind, response }
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
 pub(crate) fn answer(
     metrics: &Metrics,
     headers: &HeaderMap,
-    body: &Result<Bytes, Refusal>,
+    body: &Result<Bytes, HttpRefusal>,
     review: impl FnOnce(&Request<'_>, Instant) -> Response,
 ) -> Response {
     let started = Instant::now();
@@ -117,8 +117,8 @@ pub(crate) fn answer(
 /// the body itself, and 400 for a body that isn't a review or has no uid.
 pub(crate) fn read<'b>(
     headers: &HeaderMap,
-    body: &'b Result<Bytes, Refusal>,
-) -> Result<Request<'b>, Refusal> {
+    body: &'b Result<Bytes, HttpRefusal>,
+) -> Result<Request<'b>, HttpRefusal> {
     is_plain_json(headers)?;
     let body = body.as_ref().map_err(Clone::clone)?;
     let request = ADMISSION.read(body).and_then(|request: Request<'_>| match &*request.uid {
@@ -130,14 +130,14 @@ pub(crate) fn read<'b>(
 
 /// Answers a request that isn't a review, with the status and the message of the refusal. The
 /// status counts in the metrics.
-pub(crate) fn reject(metrics: &Metrics, (status, message): Refusal) -> Response {
+pub(crate) fn reject(metrics: &Metrics, (status, message): HttpRefusal) -> Response {
     debug!(%status, error = message, "Rejected a request");
     metrics.rejected(status.as_u16());
     (status, message + "\n").into_response()
 }
 
 /// Checks that a body is `application/json` without an encoding. The error has status 415.
-pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), HttpRefusal> {
     let of =
         |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
     let kind = of(CONTENT_TYPE).unwrap_or_default();
@@ -152,7 +152,7 @@ pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Returns an `AdmissionReview` with this response.
-pub(crate) fn json(response: &review::Response<'_>) -> Response {
+pub(crate) fn json(response: &review::AdmissionResponse<'_>) -> Response {
     match serde_json::to_vec(&ADMISSION.outgoing(response)) {
         Ok(body) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

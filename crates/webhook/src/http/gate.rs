@@ -83,11 +83,11 @@ struct Room {
 /// The turn of a request. Its bytes stay taken until the turn is dropped, even if the work goes on
 /// without the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(Vec<Share>);
+pub(crate) struct RequestTurn(Vec<BodyShare>);
 
 /// The bytes that a body has taken from one room.
 #[derive(Debug)]
-struct Share {
+struct BodyShare {
     room: Arc<Room>,
     bytes: Vec<OwnedSemaphorePermit>,
     /// True if the body has the turn that needs no room.
@@ -95,12 +95,12 @@ struct Share {
 }
 
 /// The status of a refused request, and the message for its caller.
-pub(crate) type Refusal = (StatusCode, String);
+pub(crate) type HttpRefusal = (StatusCode, String);
 
 /// A body that was read to its end or refused, and its turn.
-pub(crate) struct Whole {
-    pub body: Result<Bytes, Refusal>,
-    pub turn: Turn,
+pub(crate) struct ReceivedBody {
+    pub body: Result<Bytes, HttpRefusal>,
+    pub turn: RequestTurn,
 }
 
 impl Default for LargeBodies {
@@ -119,12 +119,12 @@ impl LargeBodies {
 
     /// Reads a body as fast as its peer and all peers together have room. A peer without an address
     /// has a client certificate, and needs only the room of all peers.
-    pub(crate) async fn read(&self, body: Body, peer: Peer) -> Whole {
+    pub(crate) async fn read(&self, body: Body, peer: Peer) -> ReceivedBody {
         let rooms = peer.0.map(|peer| self.of_peer(peer)).into_iter().chain([Arc::clone(&self.all)]);
-        let share = |room| Share { room, bytes: Vec::new(), is_last: false };
-        let mut turn = Turn(rooms.map(share).collect());
+        let share = |room| BodyShare { room, bytes: Vec::new(), is_last: false };
+        let mut turn = RequestTurn(rooms.map(share).collect());
         let body = self.receive(body, &mut turn).await;
-        Whole { body, turn }
+        ReceivedBody { body, turn }
     }
 
     /// Returns the room of a peer. A room goes away with the last body in it.
@@ -141,7 +141,7 @@ impl LargeBodies {
 
     /// Receives a body part by part. Errors: 408 for a body that is too slow, 413 for one that is
     /// too large, and 400 for one that breaks off.
-    async fn receive(&self, mut body: Body, turn: &mut Turn) -> Result<Bytes, Refusal> {
+    async fn receive(&self, mut body: Body, turn: &mut RequestTurn) -> Result<Bytes, HttpRefusal> {
         let (mut begun, mut whole) = (Instant::now(), Vec::new());
         loop {
             let most = BODY_TIMEOUT + Duration::from_secs(whole.len() as u64 / LEAST_RATE);
@@ -177,7 +177,7 @@ impl Room {
     }
 }
 
-impl Share {
+impl BodyShare {
     /// Takes room for `more` bytes of a body, which then has `length` bytes, or the turn that needs
     /// no room, as soon as either is free. Without `has_room`, waits for this turn alone. Returns
     /// false if the body has this turn.
@@ -202,7 +202,7 @@ impl Share {
     }
 }
 
-impl<S: Sync> FromRequest<S> for Whole {
+impl<S: Sync> FromRequest<S> for ReceivedBody {
     type Rejection = Infallible;
 
     async fn from_request(mut request: Request, _: &S) -> Result<Self, Infallible> {

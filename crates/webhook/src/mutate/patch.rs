@@ -23,12 +23,12 @@ impl Mutation {
 }
 
 #[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
+struct PatchedObject {
+    metadata: PatchedMetadata,
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct PatchedMetadata {
     annotations: Option<IgnoredAny>,
 }
 
@@ -39,7 +39,7 @@ pub fn annotations(
     wanted: impl IntoIterator<Item = (impl Into<String>, Option<String>)>,
 ) -> Patch {
     let wanted = wanted.into_iter().map(|(key, value)| (key.into(), value.map(Value::String)));
-    let object: Option<Object> = serde_json::from_str(object.get()).ok();
+    let object: Option<PatchedObject> = serde_json::from_str(object.get()).ok();
     if object.is_some_and(|object| object.metadata.annotations.is_some()) {
         let annotation = |(key, value): (String, _)| change(&["metadata", "annotations", &key], value);
         return Patch(wanted.map(annotation).collect());

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use json_patch::Patch;
 use serde_json::value::RawValue;
-use tenure_policy::pod_group::{self, Reviewed, StampChange, Trust};
+use tenure_policy::pod_group::{self, PodGroupReview, StampChange, Trust};
 use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
@@ -26,7 +26,7 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
         Ok(None) => return Mutation::admitted(Vec::new()),
         Err(why) => return Mutation::admitted(vec![unreadable(kind, request, &why)]),
     };
-    let Reviewed { start, queue, conflicts } = reviewed;
+    let PodGroupReview { start, queue, conflicts } = reviewed;
     let set_back = |what: &str, why: &str| {
         // the API server refuses the write, so no value is set back
         if conflicts {
@@ -63,7 +63,7 @@ fn judge<'r>(
     request: &Request<'r>,
     trust: Trust,
     now: Timestamp,
-) -> Result<Option<(&'r RawValue, Reviewed)>, String> {
+) -> Result<Option<(&'r RawValue, PodGroupReview)>, String> {
     let old = match &*request.operation {
         "CREATE" => None,
         "UPDATE" => Some(request.old_object.ok_or("the request has no oldObject")?),

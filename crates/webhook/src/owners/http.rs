@@ -10,7 +10,7 @@ use tracing::info;
 use super::OwnerAnswers;
 use crate::{
     Metrics,
-    http::{LargeBodies, Whole, json, limited, read, reject},
+    http::{LargeBodies, ReceivedBody, json, limited, read, reject},
     large,
     metrics::ReviewResult,
     review::{self, Request},
@@ -34,7 +34,7 @@ pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBod
 async fn review(
     State(context): State<Arc<(Option<OwnerAnswers>, Metrics)>>,
     headers: HeaderMap,
-    Whole { body, turn: _turn }: Whole,
+    ReceivedBody { body, turn: _turn }: ReceivedBody,
 ) -> Response {
     let started = Instant::now();
     let (answers, metrics) = &*context;
@@ -44,7 +44,7 @@ async fn review(
     };
     let response = match answers {
         Some(answers) => answers.review(&request).await,
-        None => review::Response::admit(&request, vec![OFF.to_owned()]),
+        None => review::AdmissionResponse::admit(&request, vec![OFF.to_owned()]),
     };
     let result = response.result();
     if result == ReviewResult::Refused && of_callers() {

@@ -1,6 +1,6 @@
 //! The caller of a request, which may hang up before the answer: then the answer has no effect.
 //!
-//! `http.rs` holds the [`Call`]; the thread that computes the answer holds the [`Caller`].
+//! `http.rs` holds the [`ExtenderCall`]; the thread that computes the answer holds the [`Caller`].
 
 use std::{mem, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{Extender, waiters::Waiter};
 
 /// The effects of an answer, which are undone if it isn't sent.
 #[derive(Debug)]
-pub struct Granted {
+pub struct GrantEffects {
     /// The preemptor's uid.
     pub uid: String,
     /// The time of the grant.
@@ -22,56 +22,56 @@ pub struct Granted {
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum CallState {
     /// No answer has an effect that could be undone.
     #[default]
     Waits,
     /// An answer has effects, and hasn't been sent.
-    Granted(Box<Granted>),
+    Granted(Box<GrantEffects>),
     /// The caller has left: no answer has an effect any more.
     Left,
 }
 
 /// A caller, for the thread that computes the answer. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Caller(Arc<Mutex<State>>);
+pub struct Caller(Arc<Mutex<CallState>>);
 
 impl Caller {
     /// Applies the effects of the answer, unless the caller has left. `act` returns those that can
     /// be undone. None: there are none.
-    pub fn commit(&self, act: impl FnOnce() -> Option<Granted>) {
+    pub fn commit(&self, act: impl FnOnce() -> Option<GrantEffects>) {
         let mut state = self.0.lock();
-        if !matches!(*state, State::Left) {
-            *state = act().map_or(State::Waits, |granted| State::Granted(Box::new(granted)));
+        if !matches!(*state, CallState::Left) {
+            *state = act().map_or(CallState::Waits, |granted| CallState::Granted(Box::new(granted)));
         }
     }
 
     /// True once the caller has left.
     pub fn has_left(&self) -> bool {
-        matches!(*self.0.lock(), State::Left)
+        matches!(*self.0.lock(), CallState::Left)
     }
 }
 
-/// A call while it is answered. If the call is dropped before [`Call::answered`], as at a timeout,
+/// A call while it is answered. If the call is dropped before [`ExtenderCall::answered`], as at a timeout,
 /// the effects of the answer are undone.
 #[derive(Debug)]
-pub struct Call {
+pub struct ExtenderCall {
     pub extender: Extender,
     pub caller: Caller,
 }
 
-impl Call {
+impl ExtenderCall {
     /// Keeps the effects: the answer is on its way.
     pub fn answered(self) {
-        *self.caller.0.lock() = State::Waits;
+        *self.caller.0.lock() = CallState::Waits;
     }
 }
 
-impl Drop for Call {
+impl Drop for ExtenderCall {
     fn drop(&mut self) {
-        let state = mem::replace(&mut *self.caller.0.lock(), State::Left);
-        let State::Granted(granted) = state else { return };
-        let (Granted { uid, at, waited }, extender) = (*granted, &self.extender);
+        let state = mem::replace(&mut *self.caller.0.lock(), CallState::Left);
+        let CallState::Granted(granted) = state else { return };
+        let (GrantEffects { uid, at, waited }, extender) = (*granted, &self.extender);
         extender.recent_grants.lock().remove(Uid::of(&uid), at);
         extender.permits.revoke(&uid, at);
         if let Some(waiter) = waited {
@@ -85,14 +85,14 @@ mod tests {
     use prometheus_client::registry::Registry;
 
     use super::{super::Permit, *};
-    use crate::{Metrics, Sight};
+    use crate::{ClusterView, Metrics};
 
     fn extender() -> Extender {
-        Extender::new(Sight::default(), Metrics::register(&mut Registry::default()))
+        Extender::new(ClusterView::default(), Metrics::register(&mut Registry::default()))
     }
 
-    fn call(extender: &Extender) -> Call {
-        Call { extender: extender.clone(), caller: Caller::default() }
+    fn call(extender: &Extender) -> ExtenderCall {
+        ExtenderCall { extender: extender.clone(), caller: Caller::default() }
     }
 
     fn now() -> Timestamp {
@@ -114,13 +114,13 @@ mod tests {
     }
 
     /// Preemptor p gets victim v, for which it has waited.
-    fn grant(extender: &Extender) -> Granted {
+    fn grant(extender: &Extender) -> GrantEffects {
         let victims = vec![Uid::of("v")];
         extender.recent_grants.lock().add(Uid::of("p"), now(), victims.clone());
         let name = || "p".to_owned();
         let permit = Permit { preemptor: name(), namespace: name(), name: name(), at: now(), victims };
         extender.permits.grant(permit);
-        Granted { uid: "p".to_owned(), at: now(), waited: Some(waiter()) }
+        GrantEffects { uid: "p".to_owned(), at: now(), waited: Some(waiter()) }
     }
 
     /// True if v is granted, true if it counts as gone, and the number of waiters.

@@ -22,11 +22,11 @@ use tracing::{error, warn};
 
 use super::{
     Extender,
-    caller::{Call, Caller},
+    caller::{Caller, ExtenderCall},
 };
 use crate::{
     Metrics,
-    http::{LARGE_BYTES, Refusal, announced, is_plain_json, reject},
+    http::{HttpRefusal, LARGE_BYTES, announced, is_plain_json, reject},
 };
 
 /// The largest request that is read, in bytes: the uids of all
@@ -65,7 +65,7 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
 
 /// Reads a request in its turn, and answers it. Errors: 415 for another type of body, 503 until all
 /// watches are ready, 413 for a body that is too large, and 400 for one that can't be read.
-async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, Refusal> {
+async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, HttpRefusal> {
     is_plain_json(request.headers())?;
     if let Some(awaited) = extender.sight.readiness.awaited() {
         let message = format!("not ready to answer a scheduler: waiting for {awaited}");
@@ -78,7 +78,7 @@ async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, R
     let turn = Arc::clone(turns).acquire_owned().await.ok();
     let body = read(request.into_body(), length).await?;
     let started = Instant::now();
-    let call = Call { extender: Extender::clone(extender), caller: Caller::default() };
+    let call = ExtenderCall { extender: Extender::clone(extender), caller: Caller::default() };
     let (asked, caller) = (Arc::clone(extender), call.caller.clone());
     let answered = spawn_blocking(move || {
         // the work goes on if the caller leaves, and keeps its turn
@@ -102,7 +102,7 @@ async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, R
 
 /// Reads a body into one buffer as it arrives: to collect its parts first would take twice the
 /// memory and more time. `length` is the announced length in bytes.
-async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, Refusal> {
+async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, HttpRefusal> {
     let too_large = || {
         let message = format!(
             "the body is larger than {MAX_PREEMPTION_BYTES} bytes: set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration, and it is a hundredth of that"

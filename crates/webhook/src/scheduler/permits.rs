@@ -19,20 +19,20 @@ const MOST_VICTIMS: usize = 500_000;
 
 /// Permits of the last minute. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Permits(Arc<Mutex<Granted>>);
+pub struct Permits(Arc<Mutex<PermitQueue>>);
 
 /// A permit. Its victims are sorted at the guard's first lookup, not at the grant: a scheduler
 /// waits for the grant.
 #[derive(Debug)]
-struct Entry {
+struct PermitEntry {
     permit: Permit,
     is_sorted: bool,
 }
 
 #[derive(Debug, Default)]
-struct Granted {
+struct PermitQueue {
     /// The oldest first.
-    permits: VecDeque<Entry>,
+    permits: VecDeque<PermitEntry>,
     /// The number of victims in all permits together.
     victims: usize,
 }
@@ -58,7 +58,7 @@ impl Permits {
         let mut granted = self.0.lock();
         granted.retain(|old| old.preemptor != permit.preemptor && is_valid(old, permit.at));
         granted.victims = granted.victims.saturating_add(permit.victims.len());
-        granted.permits.push_back(Entry { permit, is_sorted: false });
+        granted.permits.push_back(PermitEntry { permit, is_sorted: false });
         while granted.victims > MOST_VICTIMS && granted.permits.len() > 1 {
             if let Some(oldest) = granted.permits.pop_front() {
                 granted.victims = granted.victims.saturating_sub(oldest.permit.victims.len());
@@ -76,12 +76,12 @@ impl Permits {
     pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
         let mut granted = self.0.lock();
         let mut valid = granted.permits.iter_mut().rev().filter(|entry| is_valid(&entry.permit, now));
-        let Entry { permit, .. } = valid.find_map(|entry| entry.covers(victim).then_some(entry))?;
+        let PermitEntry { permit, .. } = valid.find_map(|entry| entry.covers(victim).then_some(entry))?;
         Some((permit.namespace.clone(), permit.name.clone()))
     }
 }
 
-impl Entry {
+impl PermitEntry {
     /// True if the permit has this victim.
     fn covers(&mut self, victim: Uid) -> bool {
         if !self.is_sorted {
@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-impl Granted {
+impl PermitQueue {
     /// Keeps the permits that `keep` is true for, and counts their victims.
     fn retain(&mut self, keep: impl Fn(&Permit) -> bool) {
         self.permits.retain(|entry| keep(&entry.permit));

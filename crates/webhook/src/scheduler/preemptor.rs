@@ -12,12 +12,12 @@ use tenure_types::{
 
 /// The part of the preemptor that is read.
 #[derive(Deserialize)]
-struct Claim {
-    metadata: Option<Metadata>,
+struct PreemptorObject {
+    metadata: Option<PreemptorMetadata>,
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct PreemptorMetadata {
     uid: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub fn uid(pod: &RawValue) -> Result<String, &'static str> {
     if !pod.get().starts_with('{') {
         return Err("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object");
     }
-    let metadata = serde_json::from_str::<Claim>(pod.get()).ok().and_then(|claim| claim.metadata);
+    let metadata = serde_json::from_str::<PreemptorObject>(pod.get()).ok().and_then(|claim| claim.metadata);
     Ok(metadata.and_then(|metadata| metadata.uid).unwrap_or_default())
 }
 

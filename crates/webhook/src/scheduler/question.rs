@@ -10,22 +10,24 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_index::{NodeVerdict, PendingPod, PlacementIndex, PreemptionRequest, Rejection, Taken, Uid};
+use tenure_index::{
+    NodeVerdict, PendingPod, PlacementIndex, PreemptiblePod, PreemptionRequest, Rejection, Uid,
+};
 use tenure_policy::{
     preemption::{Rule, Rules},
     usage::DEFAULT_RESOURCE,
 };
-use tenure_types::extender::{self, Args, Offer};
+use tenure_types::extender::{self, Args, OfferedVictims};
 use tracing::{debug, info};
 
 use super::{
     Extender, Permit,
-    caller::{Caller, Granted},
+    caller::{Caller, GrantEffects},
     preemptor,
     recent_grants::SETTLED_AFTER,
     waiters::Waiter,
 };
-use crate::{metrics::NodeCounts, sight::Sight};
+use crate::{metrics::NodeCounts, sight::ClusterView};
 
 /// The time after which a victim should be known. A victim that stays unknown must not keep
 /// schedulers busy.
@@ -57,7 +59,7 @@ impl<'i> Obstacle<'i> {
 }
 
 /// Returns the victims that a node may lose.
-fn taken<'a, 'v>(answer: &'v NodeVerdict<'a>) -> &'v [Taken<'a>] {
+fn taken<'a, 'v>(answer: &'v NodeVerdict<'a>) -> &'v [PreemptiblePod<'a>] {
     match answer {
         NodeVerdict::Keep(victims) | NodeVerdict::Instead { victims, .. } => victims,
         NodeVerdict::Drop(_) => &[],
@@ -96,7 +98,7 @@ impl Extender {
         let no_pod = "the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room";
         let uid = preemptor::uid(args.pod.ok_or(no_pod)?)?;
         self.await_pod(&uid, caller);
-        let Sight { placement, queues, clock, config, .. } = &self.sight;
+        let ClusterView { placement, queues, clock, config, .. } = &self.sight;
         let now = clock.now();
         let config = config.get();
         queues.look(|queues| {
@@ -134,7 +136,7 @@ impl Extender {
         question: &PreemptionRequest<'_>,
         preemptor: &PendingPod<'_>,
         caller: &Caller,
-        offers: &[Offer<'_>],
+        offers: &[OfferedVictims<'_>],
         answers: &[NodeVerdict<'_>],
     ) -> (Vec<u8>, NodeCounts) {
         let (mut counts, mut obstacle) = (NodeCounts::default(), Obstacle::default());
@@ -193,7 +195,7 @@ impl Extender {
         &self,
         index: &PlacementIndex,
         question: &PreemptionRequest<'_>,
-        offers: &[Offer<'_>],
+        offers: &[OfferedVictims<'_>],
         obstacle: &Obstacle<'_>,
     ) {
         let Some((_, node)) = obstacle.first else { return };
@@ -206,7 +208,7 @@ impl Extender {
 
     /// Grants victims to a preemptor, which waits no more. Returns the effects, to be undone if the
     /// caller leaves.
-    fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> Granted {
+    fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> GrantEffects {
         let PendingPod { uid, namespace, name, .. } = preemptor;
         let waited = self.waiters.lock().by_uid.remove(&**uid);
         self.permits.grant(Permit {
@@ -216,7 +218,7 @@ impl Extender {
             at: now,
             victims,
         });
-        Granted { uid: uid.to_string(), at: now, waited }
+        GrantEffects { uid: uid.to_string(), at: now, waited }
     }
 
     /// Logs a refusal. If wake-ups are on and an obstacle is known to end, the preemptor waits for

@@ -15,10 +15,10 @@ const MOST: usize = 1_000;
 
 /// The last grants, the oldest first.
 #[derive(Debug, Default)]
-pub struct RecentGrants(VecDeque<Grant>);
+pub struct RecentGrants(VecDeque<RecentGrant>);
 
 #[derive(Debug)]
-struct Grant {
+struct RecentGrant {
     preemptor: Uid,
     at: Timestamp,
     victims: Vec<Uid>,
@@ -35,7 +35,7 @@ impl RecentGrants {
         if self.0.len() >= MOST {
             self.0.pop_front();
         }
-        self.0.push_back(Grant { preemptor, at, victims });
+        self.0.push_back(RecentGrant { preemptor, at, victims });
     }
 
     /// Forgets the grant to a preemptor at that time.
@@ -51,7 +51,7 @@ impl RecentGrants {
 }
 
 /// True until the deletions of a grant are visible.
-fn is_recent(grant: &Grant, now: Timestamp) -> bool {
+fn is_recent(grant: &RecentGrant, now: Timestamp) -> bool {
     now.duration_since(grant.at) < SETTLED_AFTER
 }
 

@@ -46,7 +46,7 @@ struct Pods<'w> {
 
 /// The result of an attempt to wake a pod.
 #[derive(Debug, PartialEq, Eq)]
-enum Woken {
+enum WakeResult {
     /// The scheduler tries the pod again, with all pods of no higher priority.
     Yes,
     /// The pod doesn't wait any more, or has a nomination that must stay.
@@ -89,13 +89,13 @@ impl NominationNudger {
             let Waiter { namespace, name, priority, .. } = &waiter;
             // boxed because it is large, and would be part of every future around it
             match Box::pin(wake(client, &self.limit, &waiter)).await {
-                Ok(Woken::Yes) => {
+                Ok(WakeResult::Yes) => {
                     info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
                     self.extender.metrics.woken();
                     self.wait_on(due.filter(|other| other.priority > *priority), now);
                     return;
                 }
-                Ok(Woken::NotNeeded) => debug!(%namespace, %name, "Waits no more"),
+                Ok(WakeResult::NotNeeded) => debug!(%namespace, %name, "Waits no more"),
                 Err(error) => {
                     warn!(%namespace, %name, error = with_causes(&error), "Failed to wake a pod: trying again");
                     self.wait_on(std::iter::once(failed(waiter)).chain(due), now);
@@ -123,27 +123,27 @@ fn failed(waiter: Waiter) -> Waiter {
 }
 
 /// Wakes a pod: nominates it to a node, and removes the nomination.
-async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Woken, ApiError> {
+async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<WakeResult, ApiError> {
     let pods = Pods { api: Api::namespaced(client.clone(), &waiter.namespace), limit };
     let pod = match pods.get(&waiter.name).await {
-        Err(ApiError::NotFound) => return Ok(Woken::NotNeeded),
+        Err(ApiError::NotFound) => return Ok(WakeResult::NotNeeded),
         pod => pod?,
     };
     let nominated = nomination(&pod);
     if !still_waits(&pod, waiter) || nominated.is_some() && nominated != waiter.nominated.as_deref() {
-        return Ok(Woken::NotNeeded);
+        return Ok(WakeResult::NotNeeded);
     }
     let pod = match nominated {
         // of an earlier attempt that failed: otherwise the pod would not have been refused
         Some(_) => pod,
         None => match pods.nominate(&pod, json!(waiter.node)).await {
             // another client writes the pod: its scheduler, most likely, which then is awake
-            Err(ApiError::NotFound | ApiError::Stale(_)) => return Ok(Woken::NotNeeded),
+            Err(ApiError::NotFound | ApiError::Stale(_)) => return Ok(WakeResult::NotNeeded),
             pod => pod?,
         },
     };
     match pods.take_back(waiter, pod).await {
-        Ok(()) | Err(ApiError::NotFound) => Ok(Woken::Yes),
+        Ok(()) | Err(ApiError::NotFound) => Ok(WakeResult::Yes),
         Err(error) => Err(error),
     }
 }

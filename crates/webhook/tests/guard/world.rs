@@ -14,7 +14,7 @@ use tenure_index::Uid;
 use tenure_policy::config::Config;
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::projection::RunaiQueueObject;
-use tenure_webhook::{Guard, LargeBodies, Metrics, Permit, Permits, Placement, Sight, guard_router};
+use tenure_webhook::{ClusterView, Guard, LargeBodies, Metrics, Permit, Permits, Placement, guard_router};
 
 use crate::oneshot;
 
@@ -73,7 +73,7 @@ impl World {
 
     pub fn seeing(placement: Placement) -> Self {
         let (clock, permits) = (CLOCK.clone(), Permits::default());
-        let mut sight = Sight { placement: placement.clone(), clock, ..Sight::default() };
+        let mut sight = ClusterView { placement: placement.clone(), clock, ..ClusterView::default() };
         for (name, spec) in
             [("q", json!({"preemptMinRuntime": "10m", "reclaimMinRuntime": "20m"})), ("other", json!({}))]
         {

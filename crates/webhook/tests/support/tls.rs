@@ -9,7 +9,7 @@ use std::{
 
 use axum::Router;
 use clap::Parser;
-use tenure_certs::Pair;
+use tenure_certs::CertificatePair;
 use tenure_service::{
     callers::ClientCa, readiness::ProcessReadiness, tls::TlsArgs, validity::CertificateEnds,
 };
@@ -92,14 +92,14 @@ pub async fn connect_as(
     address: SocketAddr,
     authority: &str,
     protocols: &[&str],
-    client: Option<&Pair>,
+    client: Option<&CertificatePair>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots);
     let mut config = match client {
         None => config.with_no_client_auth(),
-        Some(Pair { certificate, key }) => {
+        Some(CertificatePair { certificate, key }) => {
             let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
             let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
             config.with_client_auth_cert(chain, key).unwrap()

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
-use tenure_certs::{Authority, Pair};
+use tenure_certs::{Authority, CertificatePair};
 use tenure_service::callers::ClientCa;
 use tenure_webhook::{Callers, Metrics};
 
@@ -47,7 +47,7 @@ impl World {
     }
 
     /// The answer of a route.
-    async fn ask(&self, path: &str, client: Option<&Pair>, body: &str) -> (StatusCode, String) {
+    async fn ask(&self, path: &str, client: Option<&CertificatePair>, body: &str) -> (StatusCode, String) {
         let authority = self.own.certificate_pem();
         let connected = async || connect_as(self.server.address, authority, &[], client).await.ok();
         let stream = eventually("connected", connected).await;
@@ -63,14 +63,14 @@ impl World {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    async fn answered(&self, path: &str, client: Option<&Pair>) -> bool {
+    async fn answered(&self, path: &str, client: Option<&CertificatePair>) -> bool {
         let (status, _) = self.ask(path, client, "{}").await;
         assert!([StatusCode::OK, StatusCode::FORBIDDEN].contains(&status), "{status}");
         status == StatusCode::OK
     }
 }
 
-fn client(authority: &Authority) -> Pair {
+fn client(authority: &Authority) -> CertificatePair {
     authority.client("kube-scheduler", None).unwrap()
 }
 
@@ -127,7 +127,7 @@ async fn changed_authorities_are_taken_up_and_unusable_ones_are_not() {
     let world = World::new(true, false);
     let (old, other) = (client(&world.schedulers), Authority::new("other").unwrap());
     let file = world.directory.path().join("ca.crt");
-    let is_known = async |client: &Pair| world.answered("/scheduler/preempt", Some(client)).await;
+    let is_known = async |client: &CertificatePair| world.answered("/scheduler/preempt", Some(client)).await;
     assert!(is_known(&old).await);
     fs::write(&file, "-----BEGIN CERTIFICATE-----").unwrap();
     assert!(is_known(&old).await);

@@ -6,11 +6,11 @@
 use jiff::Timestamp;
 use tenure_types::keys::EXPIRES_AT_ANNOTATION;
 
-use super::{PodExplanation, Protection, Relation, TolerationAnswer, Would};
+use super::{ExpiryAction, PodExplanation, Protection, QueueRelation, TolerationAnswer};
 use crate::{
     access::QueueAccess,
     explain::text::{from_now, paragraph},
-    floors::Sourced,
+    floors::SourcedValue,
     print::{human, moment},
 };
 
@@ -61,7 +61,7 @@ fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
 /// Returns sentences about floors and tolerations.
 fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let (near, far): (Vec<_>, Vec<_>) =
-        answer.protected.iter().partition(|protection| protection.preemptor != Relation::OtherTree);
+        answer.protected.iter().partition(|protection| protection.preemptor != QueueRelation::OtherTree);
     let near = near.into_iter().map(|protection| sentence(protection, &against(protection), now));
     let mut sentences: Vec<String> = near.collect();
     // preemptors of all other trees meet the same floor
@@ -105,15 +105,15 @@ fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
 fn against(protection: &Protection) -> String {
     let queue = &protection.preemptor_queue;
     match protection.preemptor {
-        Relation::Same => format!("against workloads of its own queue {queue:?}"),
-        Relation::Below => format!("against workloads elsewhere below queue {queue:?}"),
-        Relation::OtherTree => format!("against workloads of queue {queue:?} and below"),
+        QueueRelation::Same => format!("against workloads of its own queue {queue:?}"),
+        QueueRelation::Below => format!("against workloads elsewhere below queue {queue:?}"),
+        QueueRelation::OtherTree => format!("against workloads of queue {queue:?} and below"),
     }
 }
 
 /// Returns a sentence about one floor.
 fn sentence(protection: &Protection, against: &str, now: Timestamp) -> String {
-    let Protection { kind, floor: Sourced { value, from }, until, .. } = protection;
+    let Protection { kind, floor: SourcedValue { value, from }, until, .. } = protection;
     let until = until.map_or("not protected".into(), |at| format!("until {}", from_now(at, now)));
     format!("{against}: {until} ({kind} floor {value}, {from})")
 }
@@ -172,7 +172,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     // only the queue says whether it comes back by itself
     sentences.extend(answer.would.as_ref().filter(|_| !answer.end_is_hidden).and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
-    sentences.extend(undone.map(|Would { kind, name, .. }| {
+    sentences.extend(undone.map(|ExpiryAction { kind, name, .. }| {
         format!(
             "once three pauses of {kind} {name} were undone, each for a full run, it isn't paused any more: its pods are deleted in its place (onReversal: DeletePods)"
         )
@@ -182,7 +182,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
 
 /// Returns a sentence about the return of a paused workload, and the command that resumes it. None:
 /// nothing is paused.
-fn back(would: &Would) -> Option<String> {
+fn back(would: &ExpiryAction) -> Option<String> {
     let resume = would.resume.as_ref()?;
     Some(match &would.comes_back_after {
         Some(after) => format!("it comes back by itself {after} later, or before that by {resume}"),
@@ -191,7 +191,7 @@ fn back(would: &Would) -> Option<String> {
 }
 
 /// Returns a sentence about the keeper's action at the end.
-fn then(would: &Would) -> String {
+fn then(would: &ExpiryAction) -> String {
     let (kind, name) = (&would.kind, &would.name);
     match (would.action, &would.field, &would.value) {
         ("pause", Some(field), Some(value)) => {

@@ -6,16 +6,16 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::{Standing, Uid};
+use tenure_index::{PodStanding, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
-    gang::{Progress, progress},
+    gang::{PodProgress, progress},
     naming::{self, command, reference},
     pause,
     preemption::{PreemptionKind, protected_until},
-    queue::Nearest,
+    queue::NearestFields,
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
     tree::QueueId,
 };
@@ -27,39 +27,42 @@ use tenure_types::{
     runai::v3alpha1::OnReversal,
 };
 
-use super::{super::text::shown, PodExplanation, Protection, Relation, Run, TolerationAnswer, Would};
+use super::{
+    super::text::shown, ExpiryAction, PodExplanation, Protection, QueueRelation, TolerationAnswer,
+    WorkloadRun,
+};
 use crate::{
-    floors::Sourced,
+    floors::SourcedValue,
     snapshot::{NamedWorkload, NamespacedName, Snapshot},
 };
 
 /// A pod, and what has been read about it.
-pub(super) struct Question<'s> {
+pub(super) struct ExplainedPod<'s> {
     pub snapshot: &'s Snapshot,
     pub key: &'s NamespacedName,
     pub pod: &'s Pod,
     /// The rules of its queue for the end of its run. None: no ceiling applies.
-    pub rules: Option<Nearest>,
+    pub rules: Option<NearestFields>,
     /// Sentences about annotations that have no effect.
     pub without_effect: Vec<String>,
     /// True if the keeper only reports its actions, as far as the user may see.
     pub runs_dry: bool,
 }
 
-impl Question<'_> {
+impl ExplainedPod<'_> {
     /// Returns the answer. `action` is the keeper's action on the pod, and `workload` the Workload
     /// of Kueue that would be paused.
     pub fn answer(
         &self,
         (action, workload): (&Action, Option<&OwnerReference>),
-        standing: Option<Standing>,
+        standing: Option<PodStanding>,
     ) -> PodExplanation {
         let Self { snapshot, pod, key, .. } = self;
         let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
         let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
         let exempt = exemption(pod, &Scope::default()).or_else(of_owner);
-        let is_gone = progress(pod) == Progress::Gone;
-        let computed = standing.map(|standing| Run::of(standing, exempt));
+        let is_gone = progress(pod) == PodProgress::Gone;
+        let computed = standing.map(|standing| WorkloadRun::of(standing, exempt));
         let noted = match action {
             Action::Pause(owner) => snapshot.index.shown_end(Uid::of(&owner.uid)),
             _ => own_end(pod),
@@ -69,7 +72,7 @@ impl Question<'_> {
         let (computed, run) = (computed.as_ref(), run.as_ref());
         let expiring = run.filter(|run| run.expires().is_some());
         let shows_end = run.is_some_and(|run| run.shows_end);
-        let expires_at = expiring.and_then(Run::expires);
+        let expires_at = expiring.and_then(WorkloadRun::expires);
         // for an end that is put off after a change of a queue, the notice was given at once
         let points = self.rules.filter(|_| !shows_end).and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
@@ -98,8 +101,8 @@ impl Question<'_> {
             expires_at,
             shows_end,
             notices_at: expires_at.into_iter().flat_map(notices).collect(),
-            ceiling_since: expiring.and_then(Run::since),
-            ceiling_since_from: expiring.map(Run::since_from),
+            ceiling_since: expiring.and_then(WorkloadRun::since),
+            ceiling_since_from: expiring.map(WorkloadRun::since_from),
             max_duration: computed.and_then(|run| run.ceiling(snapshot.index.trees())).map(ceiling),
             extension: expiring
                 .map(|run| run.standing.extension)
@@ -131,13 +134,13 @@ impl Question<'_> {
             against(tree.name(preemptor), relation, PreemptionKind::Reclaim, floor)
         };
         let preempt = floors.preempt(tree, queue, pool);
-        let mut protections = vec![against(name, Relation::Same, PreemptionKind::Preempt, preempt)];
-        protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
+        let mut protections = vec![against(name, QueueRelation::Same, PreemptionKind::Preempt, preempt)];
+        protections.extend(path.iter().skip(1).map(|above| reclaim(*above, QueueRelation::Below)));
         let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
         others.sort_unstable();
         let others = others.into_iter().filter_map(|name| tree.find(name));
         let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
-        protections.extend(others.map(|top| reclaim(top, Relation::OtherTree)));
+        protections.extend(others.map(|top| reclaim(top, QueueRelation::OtherTree)));
         protections
     }
 
@@ -171,7 +174,7 @@ impl Question<'_> {
     }
 
     /// Returns the keeper's action at the end of the run.
-    fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
+    fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> ExpiryAction {
         let (namespace, pod) = self.key;
         let (of_pod, table) = (naming::of_pod(self.pod), &self.snapshot.table);
         let slice_delay = self.rules.and_then(|rules| rules.slice_delay());
@@ -191,7 +194,7 @@ impl Question<'_> {
         let paused = owner.filter(|_| action == "pause");
         let mut rules = paused.into_iter().flat_map(|owner| table.rules(owner));
         let rule = rules.next();
-        Would {
+        ExpiryAction {
             dry_run: self.runs_dry,
             action,
             kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
@@ -216,7 +219,7 @@ pub(super) fn without_effect(
     snapshot: &mut Snapshot,
     pod: &Pod,
     action: &Action,
-    standing: Option<&Standing>,
+    standing: Option<&PodStanding>,
 ) -> Vec<String> {
     let owner = match action {
         Action::Pause(owner) | Action::AwaitDeletion(owner) => Some(owner),
@@ -245,9 +248,9 @@ fn own_end(pod: &Pod) -> Option<Timestamp> {
 }
 
 /// Returns a ceiling with its origin. No queue: the ceiling is the annotation's.
-fn ceiling((value, queue): (ExtendedDuration, Option<&str>)) -> Sourced {
+fn ceiling((value, queue): (ExtendedDuration, Option<&str>)) -> SourcedValue {
     let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
-    Sourced { value: value.to_string(), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
+    SourcedValue { value: value.to_string(), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
 /// Returns the reason of an exemption, for a sentence.

@@ -6,8 +6,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn row(name: &str, state: WorkloadState) -> Row {
-    Row {
+fn row(name: &str, state: WorkloadState) -> WorkloadRow {
+    WorkloadRow {
         namespace: "ns".into(),
         workload: format!("deployment/{name}"),
         api_version: "apps/v1".into(),
@@ -35,7 +35,7 @@ fn row(name: &str, state: WorkloadState) -> Row {
     }
 }
 
-fn printed(format: Option<Format>, namespaces: bool, rows: &[Row]) -> String {
+fn printed(format: Option<Format>, namespaces: bool, rows: &[WorkloadRow]) -> String {
     Printer::new(format, namespaces, true).all(rows, at(192)).unwrap()
 }
 
@@ -52,39 +52,42 @@ deployment/a   q       3m12s   <none>        2027-01-15T09:00:00Z   <none>      
 
 #[test]
 fn what_comes_back_is_listed_with_when() {
-    let waiting = Row { requeue_at: Some(at(600)), expires_at: None, ..row("a", WorkloadState::Requeueing) };
+    let waiting =
+        WorkloadRow { requeue_at: Some(at(600)), expires_at: None, ..row("a", WorkloadState::Requeueing) };
     let table = printed(None, false, &[waiting]);
     assert!(table.ends_with("<none>       2027-01-15T08:10:00Z   Requeueing\n"), "{table}");
 }
 
 #[test]
 fn what_a_user_may_not_read_is_unknown_and_not_none() {
-    let hidden = Row { queue_is_hidden: true, floor_until: None, ..row("a", WorkloadState::Running) };
+    let hidden = WorkloadRow { queue_is_hidden: true, floor_until: None, ..row("a", WorkloadState::Running) };
     let table = printed(None, false, std::slice::from_ref(&hidden));
     assert!(
         table.ends_with("3m12s   <unknown>     2027-01-15T09:00:00Z   <none>          Running\n"),
         "{table}"
     );
-    let table = printed(Some(Format::Wide), false, &[Row { expires_at: None, ceiling_from: None, ..hidden }]);
+    let table =
+        printed(Some(Format::Wide), false, &[WorkloadRow { expires_at: None, ceiling_from: None, ..hidden }]);
     assert_eq!(table.matches("<unknown>").count(), 4, "{table}");
 }
 
 #[test]
 fn a_paused_workload_is_as_old_as_its_pause() {
-    let paused = Row { started_at: None, paused_at: Some(at(180)), ..row("a", WorkloadState::Paused) };
+    let paused =
+        WorkloadRow { started_at: None, paused_at: Some(at(180)), ..row("a", WorkloadState::Paused) };
     let table = printed(None, false, &[paused]);
     assert!(table.contains("deployment/a   q       12s "), "{table}");
 }
 
 #[test]
 fn what_is_paused_is_listed_with_how_long_and_the_command_that_brings_it_back() {
-    let paused = Row {
+    let paused = WorkloadRow {
         paused_at: Some(at(72)),
         started_at: None,
         expires_at: None,
         ..row("a", WorkloadState::Paused)
     };
-    let inactive = Row { state: WorkloadState::Inactive, ..paused.clone() };
+    let inactive = WorkloadRow { state: WorkloadState::Inactive, ..paused.clone() };
     let expected = "\
 WORKLOAD       QUEUE   AGE   FLOOR UNTIL   EXPIRES AT   COMES BACK AT             STATE
 deployment/a   q       2m    <none>        <none>       kubectl tenure resume     Paused
@@ -95,7 +98,7 @@ deployment/a   q       2m    <none>        <none>       kubectl tenure activate 
 
 #[test]
 fn a_wide_table_says_why_and_since_when() {
-    let paused = Row {
+    let paused = WorkloadRow {
         reason: Some("MaxDurationExceeded".into()),
         paused_at: Some(at(0)),
         expires_at: None,
@@ -152,7 +155,7 @@ fn each_object_of_a_watch_is_a_document() {
 fn age_alone_is_no_change_and_what_is_not_shown_is_none() {
     let (narrow, wide) = (Printer::new(None, false, true), Printer::new(Some(Format::Wide), false, true));
     let before = row("a", WorkloadState::Running);
-    let more = Row { pods: 3, ..before.clone() };
+    let more = WorkloadRow { pods: 3, ..before.clone() };
     assert!(!narrow.differ(&before, &before.clone()) && !narrow.differ(&before, &more));
     assert!(wide.differ(&before, &more));
     assert!(narrow.differ(&before, &row("a", WorkloadState::Expired)));
@@ -160,12 +163,12 @@ fn age_alone_is_no_change_and_what_is_not_shown_is_none() {
 
 #[test]
 fn names_are_as_kubectl_takes_them_and_headers_can_be_left_out() {
-    let of = |api_version: &str, kind: &str| Row {
+    let of = |api_version: &str, kind: &str| WorkloadRow {
         api_version: api_version.into(),
         kind: kind.into(),
         name: "a".into(),
         workload: format!("{}/a", kind.to_lowercase()),
-        ..Row::default()
+        ..WorkloadRow::default()
     };
     let rows = [of("apps/v1", "Deployment"), of("v1", "Pod"), of("kubeflow.org/v1", "MPIJob")];
     let names = Printer::new(Some(Format::Name), true, true).all(&rows, at(0)).unwrap();

@@ -24,31 +24,31 @@ fn kinds() -> ResourceKinds {
     ResourceKinds::read([group("apps", apps), batch, kueue].into_iter())
 }
 
-fn with_config(config: &Config) -> View {
-    View::new(Snapshot::new(config, Some("t9k-system"), at(0)))
+fn with_config(config: &Config) -> ListView {
+    ListView::new(Snapshot::new(config, Some("t9k-system"), at(0)))
 }
 
-fn view() -> View {
+fn view() -> ListView {
     with_config(&Config::default())
 }
 
-fn take(view: &mut View, api_version: &str, kind: &str, value: Value) {
+fn take(view: &mut ListView, api_version: &str, kind: &str, value: Value) {
     let (api_version, kind) = (api_version.into(), kind.into());
     view.snapshot.take([&Document { source: "test".into(), api_version, kind, value }]);
 }
 
-fn runai(view: &mut View, name: &str, spec: &Value) {
+fn runai(view: &mut ListView, name: &str, spec: &Value) {
     let queue = json!({"metadata": {"name": name}, "spec": spec});
     take(view, "scheduling.run.ai/v3alpha1", "Queue", queue);
 }
 
-fn tensorstack(view: &mut View, name: &str, ceiling: &str) {
+fn tensorstack(view: &mut ListView, name: &str, ceiling: &str) {
     let metadata = json!({"name": name, "namespace": "t9k-system"});
     let queue = json!({"metadata": metadata, "spec": {"maxDuration": ceiling}});
     take(view, "scheduler.tensorstack.dev/v1beta1", "Queue", queue);
 }
 
-fn group(view: &mut View, kind: PodGroupKind) {
+fn group(view: &mut ListView, kind: PodGroupKind) {
     let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}});
     take(view, &format!("{}/v1", kind.group()), "PodGroup", group);
 }
@@ -57,7 +57,7 @@ fn controller(kind: &str, name: &str) -> Value {
     json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}])
 }
 
-fn owner(view: &mut View, kind: &str, name: &str, owners: &Value, annotations: &Value) {
+fn owner(view: &mut ListView, kind: &str, name: &str, owners: &Value, annotations: &Value) {
     let kinds = kinds();
     let kind = kinds.find("apps", kind).or_else(|| kinds.find("batch", kind)).unwrap();
     let metadata = json!({
@@ -66,13 +66,13 @@ fn owner(view: &mut View, kind: &str, name: &str, owners: &Value, annotations: &
     view.snapshot.take_metadata(kind, vec![serde_json::from_value(metadata).unwrap()]);
 }
 
-fn deployment(view: &mut View) {
+fn deployment(view: &mut ListView) {
     owner(view, "Deployment", "d", &json!([]), &json!({}));
     owner(view, "ReplicaSet", "rs", &controller("Deployment", "d"), &json!({}));
 }
 
 /// A pod of a queue that was scheduled five seconds after its creation, or not at all.
-fn pod(view: &mut View, name: &str, label: &str, scheduled: bool, owners: &Value) {
+fn pod(view: &mut ListView, name: &str, label: &str, scheduled: bool, owners: &Value) {
     let status = if scheduled { "True" } else { "False" };
     let pod = json!({
         "metadata": {
@@ -88,7 +88,7 @@ fn pod(view: &mut View, name: &str, label: &str, scheduled: bool, owners: &Value
 const RUNAI: &str = "kai.scheduler/queue";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev/queue";
 
-fn one(view: View, now: i64) -> Row {
+fn one(view: ListView, now: i64) -> WorkloadRow {
     let mut rows = view.rows(at(now));
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows.remove(0)

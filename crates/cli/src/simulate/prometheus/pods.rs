@@ -16,9 +16,9 @@ use super::{
         pods::PastReader,
     },
     LOOKBACK,
-    server::{Range, Series, Server, Window, whole},
+    server::{PrometheusServer, Range, Series, Window, whole},
 };
-use crate::list::view::View;
+use crate::list::view::ListView;
 
 /// The pods by their uids, and the Jobs by their names.
 #[derive(Default)]
@@ -72,9 +72,9 @@ const OF_POD: &str = "uid, namespace, exported_namespace, pod, exported_pod";
 const OF_JOB: &str = "namespace, exported_namespace, job_name";
 
 /// A query, and the function that takes its series.
-type Fact = (fn(&Window) -> String, fn(&mut KnownPods, &Series));
+type SeriesQuery = (fn(&Window) -> String, fn(&mut KnownPods, &Series));
 
-const FACTS: [Fact; 11] = [
+const FACTS: [SeriesQuery; 11] = [
     (
         |window| window.latest(OF_POD, "kube_pod_created", ""),
         |known, series| {
@@ -191,7 +191,7 @@ impl OwnerName {
 
 impl KnownPods {
     /// Asks for all facts in a range, and adds them.
-    pub async fn read(&mut self, server: &Server, Range { since, until }: Range) -> Result<()> {
+    pub async fn read(&mut self, server: &PrometheusServer, Range { since, until }: Range) -> Result<()> {
         let window = server.window(until.saturating_sub(since));
         for (expression, add) in FACTS {
             for series in server.at(&expression(&window), until).await? {
@@ -232,7 +232,7 @@ impl KnownPods {
         namespace: Option<&str>,
         Range { since, until }: Range,
         reader: &mut PastReader,
-        view: &mut View,
+        view: &mut ListView,
     ) {
         let Self { pods, controllers_of_jobs, creations_of_jobs } = self;
         let wanted = pods.into_iter().filter(|(_, pod)| namespace.is_none_or(|of| of == pod.namespace));

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{super::past::Seconds, PrometheusArgs};
 
 /// A Prometheus, or a server with the same API.
-pub struct Server {
+pub struct PrometheusServer {
     client: Client,
     url: String,
     /// Selects the series of one cluster, such as `cluster="a"`. Empty: all series.
@@ -92,7 +92,7 @@ const TIMEOUT: Duration = Duration::from_secs(150);
 /// Parts of the error of a query that needs more samples or more time than the server allows.
 const TOO_MUCH: [&str; 3] = ["too many", "timed out", "limit"];
 
-impl Server {
+impl PrometheusServer {
     /// Prepares a client by the flags. The error is about files of the flags: no request is sent.
     pub async fn connect(url: &Uri, args: &PrometheusArgs) -> Result<Self> {
         let token = secret(args.prometheus_token.as_deref(), "--prometheus-token")?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// The number of lines that were skipped, in all and by reason, with the first lines.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Broken {
+pub struct SkippedLines {
     pub total: u64,
     pub by_reason: BTreeMap<&'static str, u64>,
     first: Vec<String>,
@@ -18,7 +18,7 @@ const SHOWN: usize = 5;
 /// The largest number of characters that are shown of a value.
 const LONGEST: usize = 40;
 
-impl Broken {
+impl SkippedLines {
     /// Counts a line. `value` is the part of the line that is wrong. Empty: the reason is enough.
     pub fn add(&mut self, line: u64, reason: &'static str, value: &str) {
         self.total = self.total.saturating_add(1);

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{
-    Entry, Refusal, TraceFormat, TraceOptions,
+    LineError, TraceFormat, TraceLine, TraceOptions,
     fields::{FIELDS, RunField},
     times::{amount, priority, time},
 };
@@ -90,7 +90,7 @@ impl TableReader {
         line: u64,
         options: &TraceOptions,
         past: &mut Past,
-    ) -> Result<Entry, Refusal> {
+    ) -> Result<TraceLine, LineError> {
         let mut cells = cells(text, self.separator).ok_or(("a quote isn't closed", String::new()))?;
         while cells.len() > self.width && cells.last().is_some_and(|cell| cell.is_empty()) {
             cells.pop();
@@ -108,22 +108,22 @@ impl TableReader {
         let bad = |field| move |reason| (reason, text(field).to_owned());
         let id = text(RunField::Id);
         if self.format == TraceFormat::Sacct && id.contains('.') {
-            return Ok(Entry::Step);
+            return Ok(TraceLine::Step);
         }
-        let state = State::read(of(RunField::State));
+        let state = JobState::read(of(RunField::State));
         let is_unset = |field| matches!(text(field), "" | "Unknown" | "None" | "NULL" | "-1");
         if is_unset(RunField::Start) {
-            return Ok(Entry::NeverStarted);
+            return Ok(TraceLine::NeverStarted);
         }
         let at = |field| time(text(field), &options.zone).map_err(bad(field));
         let start = at(RunField::Start)?;
         let submit = if is_unset(RunField::Submit) { start } else { at(RunField::Submit)? };
         let fate = match state {
-            State::Waiting => return Ok(Entry::NeverStarted),
-            State::Running => Fate::Running,
-            State::Unknown if is_unset(RunField::End) => Fate::Running,
-            State::Of(fate) => fate,
-            State::Unknown => Fate::Ended,
+            JobState::Waiting => return Ok(TraceLine::NeverStarted),
+            JobState::Running => Fate::Running,
+            JobState::Unknown if is_unset(RunField::End) => Fate::Running,
+            JobState::Of(fate) => fate,
+            JobState::Unknown => Fate::Ended,
         };
         let end = if fate == Fate::Running && is_unset(RunField::End) { start } else { at(RunField::End)? };
         check(submit, start, end, options)?;
@@ -151,11 +151,11 @@ impl TableReader {
             fate,
             is_joined: false,
         });
-        Ok(Entry::Run)
+        Ok(TraceLine::Run)
     }
 
     /// Refuses a run that overlaps the last run of the same job: a job runs once at a time.
-    fn overlaps(&mut self, job: &str, id: &str, start: Seconds, end: Seconds) -> Result<(), Refusal> {
+    fn overlaps(&mut self, job: &str, id: &str, start: Seconds, end: Seconds) -> Result<(), LineError> {
         match self.jobs.get_mut(job) {
             Some((from, to)) if start < *to && *from < end.max(start.saturating_add(1)) => {
                 Err(("the run overlaps another one of the same job", id.to_owned()))
@@ -173,7 +173,7 @@ impl TableReader {
 }
 
 /// Refuses times that no run can have. They are in seconds since 1970.
-pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptions) -> Result<(), Refusal> {
+pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptions) -> Result<(), LineError> {
     let latest = options.now.as_second().saturating_add(AHEAD);
     if end < start {
         Err(("the run ends before it starts", format!("{start} to {end}")))
@@ -187,7 +187,7 @@ pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptio
 }
 
 /// The state of a job, by its column.
-enum State {
+enum JobState {
     Waiting,
     Running,
     Of(Fate),
@@ -195,7 +195,7 @@ enum State {
     Unknown,
 }
 
-impl State {
+impl JobState {
     /// Reads a state of Slurm, or one that `simulate` has written. Unknown words count as ended.
     fn read(text: Option<&str>) -> Self {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Self::Unknown };

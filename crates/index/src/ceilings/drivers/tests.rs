@@ -6,7 +6,7 @@ use tenure_types::{evidence::Evidence, projection, runai::v3alpha1::QueueSpec};
 
 use crate::{
     Uid,
-    ceilings::{CeilingIndex, Settings},
+    ceilings::{CeilingIndex, CeilingOptions},
 };
 
 fn at(seconds: i64) -> Timestamp {
@@ -34,7 +34,7 @@ const APPLICATION: (&str, &str) = ("SparkApplication", "app");
 const DRIVER: (&str, &str) = ("Pod", "driver");
 
 fn world() -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     let spec = json!({"maxDuration": "100s"});
     index.apply_queue("q", &serde_json::from_value::<QueueSpec>(spec).unwrap());
     index

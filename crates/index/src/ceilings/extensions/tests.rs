@@ -3,7 +3,7 @@ use tenure_policy::{extension::RequestedRun, judge::RunState};
 use tenure_types::{extension::Extension, projection, runai::v3alpha1::QueueSpec};
 
 use super::*;
-use crate::{CeilingIndex, Settings};
+use crate::{CeilingIndex, CeilingOptions};
 
 const ASKED: &str = "2026-01-01T00:30:00Z";
 
@@ -13,7 +13,7 @@ fn at(text: &str) -> Timestamp {
 
 /// An index with a queue of one hour that allows this.
 fn index(extensions: &Value) -> CeilingIndex {
-    let mut index = CeilingIndex::new(Settings::default());
+    let mut index = CeilingIndex::new(CeilingOptions::default());
     let queue = json!({"maxDuration": "1h", "extensions": extensions});
     index.apply_queue("q", &serde_json::from_value::<QueueSpec>(queue).unwrap());
     index

@@ -3,12 +3,12 @@ use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
     floor::Floors,
-    queue_status::{QueueReport, Workloads},
+    queue_status::{QueueReport, WorkloadCounts},
 };
 use tenure_types::{podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
-use super::Tally;
-use crate::{CeilingIndex, Settings, Uid};
+use super::QueueReports;
+use crate::{CeilingIndex, CeilingOptions, Uid};
 
 /// Seconds after some time.
 fn at(second: i64) -> Timestamp {
@@ -20,7 +20,7 @@ struct World(CeilingIndex);
 impl World {
     /// With these queues, by name and spec.
     fn new(queues: &[(&str, Value)]) -> Self {
-        let mut world = Self(CeilingIndex::new(Settings::default()));
+        let mut world = Self(CeilingIndex::new(CeilingOptions::default()));
         for (name, spec) in queues {
             world.queue(name, spec);
         }
@@ -87,7 +87,7 @@ impl World {
         self.0.apply_owner(0, &serde_json::from_value(metadata).unwrap());
     }
 
-    fn tally(&mut self, second: i64) -> Tally {
+    fn tally(&mut self, second: i64) -> QueueReports {
         self.0.tally(&Floors::default(), at(second))
     }
 
@@ -98,7 +98,7 @@ impl World {
 
     /// Running, protected, paused and requeueing workloads of a queue.
     fn counts(&mut self, queue: &str, second: i64) -> [u32; 4] {
-        let Workloads { running, protected, paused, requeueing } = self.report(queue, second).workloads;
+        let WorkloadCounts { running, protected, paused, requeueing } = self.report(queue, second).workloads;
         [running, protected, paused, requeueing]
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Name, queue, requests of GPUs and seconds until the end of the floor of each victim that is kept.
-fn kept(world: &World, preemptor: &Value, offer: &Offer<'_>) -> Vec<(Uid, String, i64, i64)> {
+fn kept(world: &World, preemptor: &Value, offer: &OfferedVictims<'_>) -> Vec<(Uid, String, i64, i64)> {
     let whole: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
     let (preemptor, room) = whole.split();
     let neighbor = neighbor(&preemptor, &room);

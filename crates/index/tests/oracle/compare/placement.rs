@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use tenure_index::{NodeVerdict, PlacementIndex, PreemptionRequest};
 use tenure_policy::{preemption::Rules, victims::Neighbor};
-use tenure_types::extender::Offer;
+use tenure_types::extender::OfferedVictims;
 
 use super::{Difference, Result, Seen, same, uids};
 use crate::{
@@ -80,7 +80,7 @@ impl Placement {
         let floors = model.floors();
         let rules = Rules { floors: &floors, tree: model.tree(), now: timestamp(model.now) };
         let question = PreemptionRequest { rules, preemptor: &preemptor, neighbor };
-        let offer = Offer { node: node.into(), victims, pdb_violations: 0 };
+        let offer = OfferedVictims { node: node.into(), victims, pdb_violations: 0 };
         let answers = index.answer(&question, &[offer]);
         let wrong = |why: &str| {
             let question = format!("answer: {why}");

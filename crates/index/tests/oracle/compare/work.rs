@@ -1,7 +1,7 @@
 //! Compares the work that is due by index and model, and gives results to both.
 
 use jiff::Timestamp;
-use tenure_index::{BatchCoverage, Outcome, Stamped, Stamping, Task as IndexTask, TaskSet, Uid};
+use tenure_index::{ActionOutcome, BatchCoverage, PendingStamp, Stamped, Task as IndexTask, TaskSet, Uid};
 use tenure_policy::{expiry::Family, ready::Cause};
 
 use super::{Difference, Pair, Result, millis, same};
@@ -102,10 +102,10 @@ impl Pair {
             Scope::Gone => BatchCoverage::Gone,
         };
         let outcome = match (batch.task, end) {
-            (_, End::Failed) => Outcome::Failed,
-            (Task::Announce | Task::Withdraw, _) | (_, End::Done) => Outcome::Acted,
-            (_, End::Paused) => Outcome::Paused,
-            (_, End::Final) => Outcome::Final,
+            (_, End::Failed) => ActionOutcome::Failed,
+            (Task::Announce | Task::Withdraw, _) | (_, End::Done) => ActionOutcome::Acted,
+            (_, End::Paused) => ActionOutcome::Paused,
+            (_, End::Final) => ActionOutcome::Final,
         };
         self.index.settle(&group, served, outcome, timestamp(self.model.now));
         self.model.settle(&batch, scope, end);
@@ -114,14 +114,15 @@ impl Pair {
     pub(super) fn look_for_stamps(&mut self) -> Result {
         let now = timestamp(self.model.now);
         let Self { index, model, unstamped, .. } = self;
-        let name = |of: &Stamping| (of.group.kind, of.group.namespace.to_string(), of.group.name.to_string());
+        let name =
+            |of: &PendingStamp| (of.group.kind, of.group.namespace.to_string(), of.group.name.to_string());
         // a group that was found stays so until its stamp is right
         unstamped.extend(index.new_stampings(now));
         *unstamped = unstamped.iter().filter_map(|of| index.stamping(of, now)).collect();
         unstamped.sort_by_key(name);
         unstamped.dedup();
         let written =
-            |of: &Stamping| (name(of), of.uid.clone(), of.resource_version.clone(), of.start, of.written);
+            |of: &PendingStamp| (name(of), of.uid.clone(), of.resource_version.clone(), of.start, of.written);
         let stampings = model.stampings();
         let expected = stampings.iter().map(|of| {
             let name = (of.key.0, wire::namespace(of.key.1), wire::group_name(of.key.2));

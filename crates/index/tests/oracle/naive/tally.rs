@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tenure_policy::{
     expiry::Family,
     queue::RunaiQueue,
-    queue_status::{QueueReport, Workloads, longest_floor},
+    queue_status::{QueueReport, WorkloadCounts, longest_floor},
     runs::Runs,
     tree::QueueTree,
 };
@@ -129,7 +129,7 @@ impl Naive {
             else {
                 continue;
             };
-            let Workloads { paused, requeueing, .. } = &mut report.workloads;
+            let WorkloadCounts { paused, requeueing, .. } = &mut report.workloads;
             *(if back.comes_back() { requeueing } else { paused }) += 1;
         }
     }

@@ -1,10 +1,10 @@
-use crate::{config::Config, delegation::Bounds, floor::PartialFloors};
+use crate::{config::Config, delegation::DelegationBounds, floor::PartialFloors};
 
 #[test]
 fn no_queue_has_a_bound_by_default() {
     for text in ["", "delegation: ~", "delegation: {}", "delegation: {bounds: ~}"] {
         let config = Config::parse(text).unwrap();
-        assert_eq!(config.bounds, Bounds::default(), "{text}");
+        assert_eq!(config.bounds, DelegationBounds::default(), "{text}");
         assert!(!config.set.contains("delegation.bounds"), "{text}");
     }
 }
@@ -23,7 +23,7 @@ delegation:
         ("research".into(), PartialFloors { preempt: duration("2h"), reclaim: duration("30m") }),
         ("sales".into(), PartialFloors { preempt: None, reclaim: duration("0s") }),
     ];
-    assert_eq!(config.bounds, Bounds(expected.into()));
+    assert_eq!(config.bounds, DelegationBounds(expected.into()));
     assert_eq!(config.set, ["delegation", "delegation.bounds"].into());
 }
 

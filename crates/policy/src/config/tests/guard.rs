@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use crate::{
     config::Config,
     guard::{
-        Guarded, Scheduler,
+        Guarded, SchedulerUser,
         UnknownPreemptor::{Stricter, Weaker},
     },
 };
@@ -16,8 +16,8 @@ fn of(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn named(names: &[&str]) -> Vec<Scheduler> {
-    names.iter().copied().map(Scheduler::named).collect()
+fn named(names: &[&str]) -> Vec<SchedulerUser> {
+    names.iter().copied().map(SchedulerUser::named).collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A comparison with a second implementation that follows the text, over all small groups.
 
 use super::*;
-use crate::preemption::{Going, Place, Workload};
+use crate::preemption::{QueuePlace, Workload, WorkloadVictims};
 
 /// A group of subgroups: the minimum of all pods; and of each subgroup, its name, its minimum, and its parent.
 struct Group {
@@ -162,12 +162,13 @@ fn victims_of_a_workload_that_has_its_minimums_leave_them() {
             let numbers =
                 pods.iter().enumerate().flat_map(|(leaf, count)| (0..*count).map(move |_| (leaf, true)));
             let pods_of = shape.tally(numbers);
-            let workload = Workload { place: Place::default(), start: None, shape: &shape, pods: pods_of };
+            let workload =
+                Workload { place: QueuePlace::default(), start: None, shape: &shape, pods: pods_of };
             for victims in
                 all_pods().filter(|victims| victims.iter().zip(pods).all(|(victims, pods)| *victims <= pods))
             {
                 let left: [u32; 4] = std::array::from_fn(|place| pods[place] - victims[place]);
-                let mut going = Going::default();
+                let mut going = WorkloadVictims::default();
                 victims.iter().enumerate().for_each(|(leaf, victims)| going.add(&workload, leaf, *victims));
                 let expected = workload.is_elastic() && group.is_met(&left);
                 for leaf in (0..4).filter(|leaf| victims[*leaf] > 0) {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use tenure_types::runai::v3alpha1::WaitForPodsReady;
 
 use crate::{
-    queue::{Nearest, RunaiQueue},
+    queue::{NearestFields, RunaiQueue},
     ready::PodsReady,
 };
 
@@ -27,7 +27,7 @@ fn floors_are_read_in_the_grammar_of_go_and_the_rest_in_that_of_v3alpha1() {
         preempt_floor: Some("2d".parse().unwrap()),
         reclaim_floor: Some("90m".parse().unwrap()),
         ceiling: Some("7d".parse().unwrap()),
-        nearest: Nearest { notice: Some("24h".parse().unwrap()), ..Nearest::default() },
+        nearest: NearestFields { notice: Some("24h".parse().unwrap()), ..NearestFields::default() },
         ..RunaiQueue::default()
     };
     assert_eq!((queue, errors), (expected, vec![]));
@@ -50,7 +50,7 @@ fn every_bad_annotation_is_named_with_its_value_and_the_rule() {
     );
     // the block is there, and what of it can't be is as by default
     let pods_ready = Some(PodsReady::from(&WaitForPodsReady::default()));
-    let nearest = Nearest { pods_ready, ..Nearest::default() };
+    let nearest = NearestFields { pods_ready, ..NearestFields::default() };
     assert_eq!(queue, RunaiQueue { nearest, ..RunaiQueue::default() });
     let wait = "metadata.annotations[tenure.dev/wait-for-pods-ready]";
     let expected = [

@@ -9,7 +9,7 @@ mod naive;
 struct Seen {
     namespace: String,
     labels: SeenLabels,
-    needs: Option<Needs>,
+    needs: Option<PodNeeds>,
 }
 
 impl Seen {
@@ -65,18 +65,18 @@ fn others_of(
     let world = World::default();
     let workloads: Vec<_> = pods.iter().map(|(_, age)| world.single(*age)).collect();
     let requests: Vec<_> = cpus.iter().map(|cpu| Requests::of_pod([(CPU, *cpu)])).collect();
-    let candidates: Vec<Candidate<'_>> = pods
+    let candidates: Vec<VictimCandidate<'_>> = pods
         .iter()
         .zip(workloads.iter().zip(&requests))
         .map(|((seen, age), (workload, requests))| {
             let neighbor = seen.neighbor();
-            Candidate { neighbor, ..candidate(&pod(1, *age, 0), workload, requests) }
+            VictimCandidate { neighbor, ..candidate(&pod(1, *age, 0), workload, requests) }
         })
         .collect();
     let claim = toleration::PreemptorClaim { priority: 10, never_preempts: false };
-    let by = Preemptor { place: Place::find(&world.tree, Some("q")), claim };
+    let by = Preemptor { place: QueuePlace::find(&world.tree, Some("q")), claim };
     let rules = Rules { floors: &world.floors, tree: &world.tree, now: at(NOW) };
-    let search = Search {
+    let search = VictimSearch {
         rules: &rules,
         preemptor: &by,
         neighbor: preemptor.neighbor(),
@@ -161,9 +161,9 @@ fn as_many_claims_come_free_as_would_have() {
         "another pod keeps that of the victim"
     );
     assert_eq!(among(&two, &[(&x, 300), (&other, 200)]), Some(vec![1, 2]), "two go, for the sake of claims");
-    let unknown = Seen { needs: Some(Needs::unknown()), ..plain() };
+    let unknown = Seen { needs: Some(PodNeeds::unknown()), ..plain() };
     assert_eq!(among(&one, &[(&x, 300), (&unknown, 20)]), None, "it may use any of its namespace");
-    let elsewhere = Seen { namespace: "elsewhere".to_owned(), needs: Some(Needs::unknown()), ..plain() };
+    let elsewhere = Seen { namespace: "elsewhere".to_owned(), needs: Some(PodNeeds::unknown()), ..plain() };
     assert_eq!(among(&one, &[(&x, 300), (&elsewhere, 20)]), Some(vec![1]));
 }
 

@@ -10,7 +10,7 @@ use crate::call::retry_after;
 
 /// The problem that was last logged, so that each problem is logged once.
 #[derive(PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum LoggedProblem {
     None,
     Missing,
     Other(String),
@@ -18,7 +18,7 @@ pub(super) enum Trouble {
 
 /// The cause of a failed list or watch.
 #[derive(Debug, Error)]
-pub(super) enum Failure {
+pub(super) enum WatchFailure {
     #[error("failed to list")]
     List(#[source] kube::Error),
     #[error("failed to begin a watch")]
@@ -39,7 +39,7 @@ pub(super) enum Failure {
     Restored { now: String, watched: String },
 }
 
-impl Failure {
+impl WatchFailure {
     /// True if the API server lacks the kind. By the code alone: about an unknown group the API
     /// server answers in plain text.
     pub(super) fn is_missing(&self) -> bool {
@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn a_version_that_is_too_old_is_no_fault_and_lists_again() {
         let status = |code| Box::new(Status { code, ..Status::default() });
-        let begin = |code| Failure::Begin(kube::Error::Api(status(code)));
+        let begin = |code| WatchFailure::Begin(kube::Error::Api(status(code)));
         for (failure, expired) in [
             (begin(410), true),
-            (Failure::Ended(status(410)), true),
+            (WatchFailure::Ended(status(410)), true),
             (begin(404), false),
-            (Failure::Ended(status(500)), false),
-            (Failure::Silent, false),
+            (WatchFailure::Ended(status(500)), false),
+            (WatchFailure::Silent, false),
         ] {
             assert_eq!(failure.is_expired(), expired, "{failure}");
             assert!(!expired || failure.needs_list(), "{failure}");

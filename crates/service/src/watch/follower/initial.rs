@@ -12,9 +12,9 @@ use tenure_types::store::{ObjectKey, Store};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    super::Watched,
+    super::WatchedObject,
     Follower,
-    failure::Failure,
+    failure::WatchFailure,
     restored::{PATIENCE, ask_for_version},
 };
 
@@ -26,15 +26,15 @@ const LIST_SECONDS: u32 = 600;
 
 /// The way in which the next list is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ListMode {
     Streamed,
     InPages,
 }
 
-impl<K: Watched, S: Store<K>> Follower<K, S> {
+impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
     /// Lists all objects into the store, and returns the version to watch from. A failed list
     /// leaves the objects in the store that it has shown so far, and removes none.
-    pub(super) async fn list(&mut self) -> Result<String, Failure> {
+    pub(super) async fn list(&mut self) -> Result<String, WatchFailure> {
         let asked = Instant::now();
         if self.is_missing {
             // all acts wait for this answer, and a list may take any time
@@ -56,13 +56,13 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
     /// Reads all objects, and returns their version. An API server that refuses to stream is asked
     /// for pages at once. After any other failure but a lack of connection, the next try reads
     /// pages, which every API server has.
-    async fn read(&mut self) -> Result<String, Failure> {
-        if self.reading == Reading::Streamed {
+    async fn read(&mut self) -> Result<String, WatchFailure> {
+        if self.reading == ListMode::Streamed {
             match self.stream().await {
                 Err(failure) if failure.refuses_streams() => {}
                 Err(failure) => {
                     if !failure.is_unanswered() {
-                        self.reading = Reading::InPages;
+                        self.reading = ListMode::InPages;
                     }
                     return Err(failure);
                 }
@@ -70,22 +70,22 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
             }
         }
         let version = self.read_pages().await;
-        self.reading = if version.is_ok() { Reading::Streamed } else { Reading::InPages };
+        self.reading = if version.is_ok() { ListMode::Streamed } else { ListMode::InPages };
         version
     }
 
     /// Reads all objects as events. The API server takes them from its cache once the cache has
     /// reached the moment of the request, and sends them one after the other, so neither side holds
     /// the whole list.
-    async fn stream(&mut self) -> Result<String, Failure> {
+    async fn stream(&mut self) -> Result<String, WatchFailure> {
         let params = WatchParams { send_initial_events: true, ..self.params(LIST_SECONDS) };
         // with any version in place of none, a cache that is behind would do
         let events = timeout(PATIENCE, self.api.watch(&params, "")).await;
-        let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::List)?);
+        let mut events = pin!(events.map_err(|_| WatchFailure::Silent)?.map_err(WatchFailure::List)?);
         loop {
             // an API server that doesn't know streamed lists shows all objects, too, but no end
-            let event = timeout(PATIENCE, events.next()).await.map_err(|_| Failure::Silent)?;
-            match event.ok_or(Failure::Unfinished)?.map_err(Failure::Watch)? {
+            let event = timeout(PATIENCE, events.next()).await.map_err(|_| WatchFailure::Silent)?;
+            match event.ok_or(WatchFailure::Unfinished)?.map_err(WatchFailure::Watch)? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => self.listed(object),
                 WatchEvent::Deleted(object) => {
                     let key = S::Key::of_object(object.meta());
@@ -96,7 +96,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
                     return Ok(bookmark.metadata.resource_version);
                 }
                 WatchEvent::Bookmark(_) => {}
-                WatchEvent::Error(status) => return Err(Failure::Ended(status)),
+                WatchEvent::Error(status) => return Err(WatchFailure::Ended(status)),
             }
             self.freshness.heard();
         }
@@ -104,7 +104,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
 
     /// Reads all objects in pages. A process reads one page at a time of all lists whose pages have
     /// been too large.
-    async fn read_pages(&mut self) -> Result<String, Failure> {
+    async fn read_pages(&mut self) -> Result<String, WatchFailure> {
         let mut page = ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
@@ -113,7 +113,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         };
         loop {
             let turn = self.pages.turn().await;
-            let list = self.api.list(&page).await.map_err(Failure::List)?;
+            let list = self.api.list(&page).await.map_err(WatchFailure::List)?;
             self.freshness.heard();
             for object in list.items {
                 self.listed(object);
@@ -122,7 +122,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
             page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
             if page.continue_token.is_none() {
                 let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-                return version.ok_or(Failure::NoVersion);
+                return version.ok_or(WatchFailure::NoVersion);
             }
         }
     }

@@ -8,7 +8,7 @@ use kube::{Api, Resource, api::ListParams, core::Request};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::failure::Failure;
+use super::failure::WatchFailure;
 
 /// The time that an answer may take, for a watch beyond its length.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,11 +25,11 @@ struct VersionedList {
 /// # Errors
 /// If the API server doesn't answer soon. On a connection that has died silently the answer never
 /// comes.
-pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result<String, Failure> {
+pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result<String, WatchFailure> {
     let request = Request::new(api.resource_url()).list(&ListParams::default().limit(1));
-    let request = request.map_err(|error| Failure::Begin(kube::Error::BuildRequest(error)))?;
+    let request = request.map_err(|error| WatchFailure::Begin(kube::Error::BuildRequest(error)))?;
     let answer = timeout(PATIENCE, api.clone().into_client().request::<VersionedList>(request)).await;
-    let list = answer.map_err(|_| Failure::Silent)?.map_err(Failure::List)?;
+    let list = answer.map_err(|_| WatchFailure::Silent)?.map_err(WatchFailure::List)?;
     Ok(list.metadata.resource_version.unwrap_or_default())
 }
 
@@ -40,17 +40,20 @@ pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result
 /// # Errors
 /// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from
 /// a backup.
-pub(super) async fn look_back<K: Resource + Clone>(api: &Api<K>, watched: &str) -> Result<bool, Failure> {
+pub(super) async fn look_back<K: Resource + Clone>(
+    api: &Api<K>,
+    watched: &str,
+) -> Result<bool, WatchFailure> {
     let now = match ask_for_version(api).await {
         Ok(now) => now,
         // the watch says what is wrong
-        Err(Failure::List(kube::Error::Api(_))) => return Ok(false),
-        Err(Failure::List(error)) => return Err(Failure::Begin(error)),
+        Err(WatchFailure::List(kube::Error::Api(_))) => return Ok(false),
+        Err(WatchFailure::List(error)) => return Err(WatchFailure::Begin(error)),
         Err(failure) => return Err(failure),
     };
     // versions of one resource can be compared as numbers
     match (now.parse::<u128>(), watched.parse::<u128>()) {
-        (Ok(at), Ok(last)) if at < last => Err(Failure::Restored { now, watched: watched.to_owned() }),
+        (Ok(at), Ok(last)) if at < last => Err(WatchFailure::Restored { now, watched: watched.to_owned() }),
         _ => Ok(true),
     }
 }

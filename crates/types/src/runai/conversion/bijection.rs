@@ -20,7 +20,7 @@
 //! The annotation holds text within a text. With each level the backslashes before its quotes
 //! double, so there are no more levels than the length has bits, and no bound is needed.
 
-use super::{json::Json, simple::simple, touched::Touched};
+use super::{json::Json, simple::simple, touched::TouchedParts};
 use crate::{
     keys::{QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION},
     runai::QueueVersion,
@@ -30,7 +30,7 @@ use crate::{
 const CARRIERS: [&str; 2] = [QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION];
 
 /// Converts an object of one version to the other.
-pub(super) fn converted(here: &Touched, from: QueueVersion) -> Touched {
+pub(super) fn converted(here: &TouchedParts, from: QueueVersion) -> TouchedParts {
     let there = simple(here, other(from));
     // without an annotation of Tenure's, none conflicts with those that fields become
     let is_surely_plain = from == QueueVersion::V3alpha1 && here.has_no_annotations();
@@ -57,13 +57,13 @@ fn carried_by(version: QueueVersion) -> &'static str {
 }
 
 /// True if an object whose simple image is `there` is plain.
-fn is_plain_as(here: &Touched, there: &Touched, from: QueueVersion) -> bool {
+fn is_plain_as(here: &TouchedParts, there: &TouchedParts, from: QueueVersion) -> bool {
     CARRIERS.iter().all(|annotation| here.annotations.get(annotation).is_none())
         && simple(there, from) == *here
 }
 
 /// Adds the original to its simple image.
-fn carrier(here: &Touched, mut there: Touched, from: QueueVersion) -> Touched {
+fn carrier(here: &TouchedParts, mut there: TouchedParts, from: QueueVersion) -> TouchedParts {
     let carried = here.to_json(&there);
     there.annotations.set(carried_by(from), Json::Text(carried.into()));
     there
@@ -71,9 +71,9 @@ fn carrier(here: &Touched, mut there: Touched, from: QueueVersion) -> Touched {
 
 /// Returns the object of the other version that a carrier holds, if conversion of that object gives
 /// this carrier.
-fn captured(here: &Touched, from: QueueVersion) -> Option<Touched> {
+fn captured(here: &TouchedParts, from: QueueVersion) -> Option<TouchedParts> {
     let to = other(from);
-    let there = Touched::from_json(here.annotations.text(carried_by(to))?, here)?;
+    let there = TouchedParts::from_json(here.annotations.text(carried_by(to))?, here)?;
     let back = simple(&there, from);
     let is_its_carrier = !is_plain_as(&there, &back, to)
         && carrier(&there, back, to) == *here

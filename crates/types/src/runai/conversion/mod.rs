@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 pub use self::error::ConversionError;
-use self::{json::Json, object::Fields};
+use self::{json::Json, object::ObjectFields};
 use super::QueueVersion;
 
 /// The error message for an apiVersion that [`version_of`] doesn't know.
@@ -36,7 +36,7 @@ const GROUP: &str = "scheduling.run.ai";
 /// that was read.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub struct Converted<'b>(Fields<'b>);
+pub struct ConvertedQueue<'b>(ObjectFields<'b>);
 
 /// Converts a Queue of either version to the given version. Fails for an object that isn't such a
 /// Queue, or in which a map or an annotation has another type.
@@ -54,17 +54,17 @@ pub struct Converted<'b>(Fields<'b>);
 /// assert_eq!(converted["spec"], json!({"parentQueue": "research"}));
 /// assert_eq!(converted["metadata"]["annotations"]["tenure.dev/max-duration"], "2d");
 /// ```
-pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, ConversionError> {
+pub fn convert(object: &RawValue, to: QueueVersion) -> Result<ConvertedQueue<'_>, ConversionError> {
     let mut queue = object::read(object)?;
     let from = version(&queue)?;
     if from != to {
-        queue.set("apiVersion", object::Node::New(Json::Text(format!("{GROUP}/{to}").into())));
+        queue.set("apiVersion", object::FieldValue::New(Json::Text(format!("{GROUP}/{to}").into())));
         let here = queue.touched();
         if !here.is_ordinary() {
             queue.touch(bijection::converted(&here, from));
         }
     }
-    Ok(Converted(queue))
+    Ok(ConvertedQueue(queue))
 }
 
 /// Returns the version of Queue that an apiVersion names. None: it names no known version.
@@ -73,7 +73,7 @@ pub fn version_of(api_version: &str) -> Option<QueueVersion> {
 }
 
 /// Returns the version of a Queue. Fails for another kind or an unknown version.
-fn version(queue: &Fields<'_>) -> Result<QueueVersion, ConversionError> {
+fn version(queue: &ObjectFields<'_>) -> Result<QueueVersion, ConversionError> {
     let version = queue.text("apiVersion").and_then(|written| version_of(&written));
     let version = version.ok_or_else(|| queue.invalid("apiVersion", MUST_BE_KNOWN))?;
     match queue.text("kind").as_deref() {

@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 
 use super::{
     ConversionError,
-    json::{Json, Key},
+    json::{Json, JsonKey},
 };
 
 /// The maps of a Queue that are opened. Everything else stays text.
-const QUEUE: Opened = Opened(&[
-    ("metadata", Opened(&[("annotations", Opened(&[]))])),
-    ("spec", Opened(&[])),
-    ("status", Opened(&[])),
+const QUEUE: OpenedMap = OpenedMap(&[
+    ("metadata", OpenedMap(&[("annotations", OpenedMap(&[]))])),
+    ("spec", OpenedMap(&[])),
+    ("status", OpenedMap(&[])),
 ]);
 
 /// The requirement on the fields that are opened.
@@ -26,40 +26,40 @@ const MUST_BE_A_MAP: &str = "must be a map";
 
 /// A map to be opened, with those of its values that are maps to be opened too, by key.
 #[derive(Clone, Copy)]
-struct Opened(&'static [(&'static str, Self)]);
+struct OpenedMap(&'static [(&'static str, Self)]);
 
 /// A map, in the order in which it is written. Of a key that appears twice the last counts, as in
 /// Go.
 #[derive(Debug)]
-pub(super) struct Fields<'b>(Vec<(Cow<'b, str>, Node<'b>)>);
+pub(super) struct ObjectFields<'b>(Vec<(Cow<'b, str>, FieldValue<'b>)>);
 
 /// A value in a map.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Node<'b> {
+pub(super) enum FieldValue<'b> {
     /// A value as it was read.
     Raw(&'b RawValue),
     /// A map that was opened.
-    Fields(Fields<'b>),
+    Fields(ObjectFields<'b>),
     /// Null, in place of a map that could have been opened.
     Null,
     /// A value that conversion has written.
     New(Json),
 }
 
-impl<'b> Fields<'b> {
+impl<'b> ObjectFields<'b> {
     /// Returns the value at a key. Of a key that appears twice the last counts.
-    pub(super) fn get(&self, key: &str) -> Option<&Node<'b>> {
+    pub(super) fn get(&self, key: &str) -> Option<&FieldValue<'b>> {
         self.0.iter().rfind(|(known, _)| known == key).map(|(_, node)| node)
     }
 
     /// Returns all keys and values, as they are written.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Node<'b>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &FieldValue<'b>)> {
         self.0.iter().map(|(key, node)| (&**key, node))
     }
 
     /// Sets the value at a key, in the place of the old one or at the end.
-    pub(super) fn set(&mut self, key: &'static str, node: Node<'b>) {
+    pub(super) fn set(&mut self, key: &'static str, node: FieldValue<'b>) {
         match self.0.iter_mut().rfind(|(known, _)| known == key) {
             Some((_, old)) => *old = node,
             None => self.0.push((key.into(), node)),
@@ -73,11 +73,11 @@ impl<'b> Fields<'b> {
 
     /// Returns the map at a key. Another value there, or none, is replaced by an empty map.
     pub(super) fn open(&mut self, key: &'static str) -> Option<&mut Self> {
-        if !matches!(self.get(key), Some(Node::Fields(_))) {
-            self.set(key, Node::Fields(Self(Vec::new())));
+        if !matches!(self.get(key), Some(FieldValue::Fields(_))) {
+            self.set(key, FieldValue::Fields(Self(Vec::new())));
         }
         self.0.iter_mut().rfind(|(known, _)| known == key).and_then(|(_, node)| match node {
-            Node::Fields(fields) => Some(fields),
+            FieldValue::Fields(fields) => Some(fields),
             _ => None,
         })
     }
@@ -85,7 +85,9 @@ impl<'b> Fields<'b> {
     /// Returns the string at a key. None: the value is absent, or isn't a string.
     pub(super) fn text(&self, key: &str) -> Option<Cow<'b, str>> {
         match self.get(key) {
-            Some(Node::Raw(raw)) => serde_json::from_str::<Key<'b>>(raw.get()).ok().map(|text| text.0),
+            Some(FieldValue::Raw(raw)) => {
+                serde_json::from_str::<JsonKey<'b>>(raw.get()).ok().map(|text| text.0)
+            }
             _ => None,
         }
     }
@@ -93,7 +95,7 @@ impl<'b> Fields<'b> {
     /// Returns the name of the Queue. Empty: it has none.
     fn name(&self) -> String {
         match self.get("metadata") {
-            Some(Node::Fields(metadata)) => metadata.text("name").unwrap_or_default().into_owned(),
+            Some(FieldValue::Fields(metadata)) => metadata.text("name").unwrap_or_default().into_owned(),
             _ => String::new(),
         }
     }
@@ -104,9 +106,9 @@ impl<'b> Fields<'b> {
     }
 
     /// Creates the error for a value of this Queue. None: the value is absent.
-    fn wrong(&self, field: &str, node: Option<&Node<'b>>, must: &'static str) -> ConversionError {
+    fn wrong(&self, field: &str, node: Option<&FieldValue<'b>>, must: &'static str) -> ConversionError {
         let value = node.map_or("null", |node| match node {
-            Node::Raw(raw) => raw.get(),
+            FieldValue::Raw(raw) => raw.get(),
             _ => "null",
         });
         ConversionError::field(&self.name(), field, value, must)
@@ -115,16 +117,16 @@ impl<'b> Fields<'b> {
 
 /// Reads a Queue, of any version. Fails unless the object and its metadata are maps, `spec`,
 /// `status` and annotations are maps or null, and each annotation is a string.
-pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
+pub(super) fn read(object: &RawValue) -> Result<ObjectFields<'_>, ConversionError> {
     let mut text = serde_json::Deserializer::from_str(object.get());
     let queue = QUEUE.deserialize(&mut text).map_err(|error| diagnosis(object, error))?;
-    let Node::Fields(queue) = queue else { return Err(ConversionError::NotAMap) };
-    let Some(Node::Fields(metadata)) = queue.get("metadata") else {
+    let FieldValue::Fields(queue) = queue else { return Err(ConversionError::NotAMap) };
+    let Some(FieldValue::Fields(metadata)) = queue.get("metadata") else {
         return Err(queue.invalid("metadata", MUST_BE_A_MAP));
     };
-    if let Some(Node::Fields(annotations)) = metadata.get("annotations") {
+    if let Some(FieldValue::Fields(annotations)) = metadata.get("annotations") {
         for (key, node) in annotations.iter() {
-            if !matches!(node, Node::Raw(raw) if raw.get().starts_with('"')) {
+            if !matches!(node, FieldValue::Raw(raw) if raw.get().starts_with('"')) {
                 let field = format!("metadata.annotations[{key}]");
                 return Err(queue.wrong(&field, Some(node), "must be a string"));
             }
@@ -162,39 +164,39 @@ fn map(raw: &RawValue) -> Option<BTreeMap<String, &RawValue>> {
 }
 
 /// A map, or null in its place.
-impl<'de> DeserializeSeed<'de> for Opened {
-    type Value = Node<'de>;
+impl<'de> DeserializeSeed<'de> for OpenedMap {
+    type Value = FieldValue<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldValue<'de>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Opened {
-    type Value = Node<'de>;
+impl<'de> Visitor<'de> for OpenedMap {
+    type Value = FieldValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map or null")
     }
 
-    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
-        Ok(Node::Null)
+    fn visit_unit<E>(self) -> Result<FieldValue<'de>, E> {
+        Ok(FieldValue::Null)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldValue<'de>, A::Error> {
         let mut fields = Vec::with_capacity(8);
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(JsonKey(key)) = map.next_key()? {
             let node = match self.0.iter().find(|(known, _)| *known == key) {
                 Some((_, opened)) => map.next_value_seed(*opened)?,
-                None => Node::Raw(map.next_value()?),
+                None => FieldValue::Raw(map.next_value()?),
             };
             fields.push((key, node));
         }
-        Ok(Node::Fields(Fields(fields)))
+        Ok(FieldValue::Fields(ObjectFields(fields)))
     }
 }
 
-impl Serialize for Fields<'_> {
+impl Serialize for ObjectFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }

@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::value::RawValue;
 
 use super::{
-    json::{Json, Key, write_map},
-    touched::{STATUS, Slot, Touched},
+    json::{Json, JsonKey, write_map},
+    touched::{STATUS, TouchedMap, TouchedParts},
 };
 use crate::{
     ExtendedDuration, GoDuration,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Returns the simple image of an object in the other version.
-pub(super) fn simple(here: &Touched, to: QueueVersion) -> Touched {
+pub(super) fn simple(here: &TouchedParts, to: QueueVersion) -> TouchedParts {
     let mut there = here.clone();
     match to {
         QueueVersion::V3alpha1 => to_v3alpha1(&mut there),
@@ -30,7 +30,7 @@ pub(super) fn simple(here: &Touched, to: QueueVersion) -> Touched {
 }
 
 /// Turns the touched parts of a v2 object into those of v3alpha1.
-fn to_v3alpha1(queue: &mut Touched) {
+fn to_v3alpha1(queue: &mut TouchedParts) {
     let had_annotations = queue.annotations.keys().next().is_some();
     for (field, annotation) in SPEC_ANNOTATIONS {
         annotation_to_field(queue, field, annotation);
@@ -40,12 +40,12 @@ fn to_v3alpha1(queue: &mut Touched) {
     }
     annotation_to_status(queue);
     if had_annotations && queue.annotations.is_empty_map() {
-        queue.annotations = Slot::Absent;
+        queue.annotations = TouchedMap::Absent;
     }
 }
 
 /// Turns the touched parts of a v3alpha1 object into those of v2.
-fn to_v2(queue: &mut Touched) {
+fn to_v2(queue: &mut TouchedParts) {
     for (field, annotation) in SPEC_ANNOTATIONS {
         field_to_annotation(queue, field, annotation);
     }
@@ -57,7 +57,7 @@ fn to_v2(queue: &mut Touched) {
 
 /// Moves a field of the spec from its annotation. Text that isn't of the field's form stays an
 /// annotation.
-fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &str) {
+fn annotation_to_field(queue: &mut TouchedParts, field: &'static str, annotation: &str) {
     let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
     if !is_json(field) {
         queue.spec.set(field, Json::Text(text));
@@ -74,7 +74,7 @@ fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &st
 
 /// Moves a field of the spec to its annotation. JSON that the annotation has already keeps its
 /// layout.
-fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static str) {
+fn field_to_annotation(queue: &mut TouchedParts, field: &str, annotation: &'static str) {
     let is_json = is_json(field);
     let text = match queue.spec.get(field) {
         Some(Json::Text(text)) if !is_json => text.clone(),
@@ -89,7 +89,7 @@ fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static st
 }
 
 /// Gives a floor the text that its annotation holds.
-fn floor_as_written(queue: &mut Touched, field: &'static str, annotation: &str) {
+fn floor_as_written(queue: &mut TouchedParts, field: &'static str, annotation: &str) {
     let Some(Json::Text(written)) = queue.annotations.get(annotation).cloned() else { return };
     // otherwise a client of v2 has changed the floor
     if queue.spec.text(field).is_some_and(|floor| in_go(&written).as_deref() == Some(floor)) {
@@ -99,7 +99,7 @@ fn floor_as_written(queue: &mut Touched, field: &'static str, annotation: &str) 
 }
 
 /// Writes a floor as Go does, and its text into the annotation.
-fn floor_in_go(queue: &mut Touched, field: &'static str, annotation: &'static str) {
+fn floor_in_go(queue: &mut TouchedParts, field: &'static str, annotation: &'static str) {
     let Some(Json::Text(written)) = queue.spec.get(field).cloned() else { return };
     if let Some(floor) = in_go(&written) {
         queue.annotations.set(annotation, Json::Text(written));
@@ -116,7 +116,7 @@ fn in_go(text: &str) -> Option<String> {
 }
 
 /// Moves the fields of the status from their annotation.
-fn annotation_to_status(queue: &mut Touched) {
+fn annotation_to_status(queue: &mut TouchedParts) {
     let Some(fields) = queue.annotations.text(QUEUE_STATUS_ANNOTATION).and_then(status_fields) else {
         return;
     };
@@ -127,7 +127,7 @@ fn annotation_to_status(queue: &mut Touched) {
 }
 
 /// Moves the fields of the status to their annotation.
-fn status_to_annotation(queue: &mut Touched) {
+fn status_to_annotation(queue: &mut TouchedParts) {
     let fields = STATUS.into_iter().filter_map(|field| Some((field, queue.status.get(field)?.to_json())));
     let fields: Vec<_> = fields.collect();
     if fields.is_empty() {
@@ -143,8 +143,8 @@ fn status_to_annotation(queue: &mut Touched) {
 /// Returns the fields of the status that an annotation holds. None: it holds no fields, or anything
 /// else.
 fn status_fields(text: &str) -> Option<Vec<(&'static str, Json)>> {
-    let fields: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(text).ok()?;
-    let known = |key: &Key<'_>| STATUS.into_iter().find(|field| *field == key.0);
+    let fields: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(text).ok()?;
+    let known = |key: &JsonKey<'_>| STATUS.into_iter().find(|field| *field == key.0);
     let fields = fields.iter().map(|(key, raw)| Some((known(key)?, Json::read(raw))));
     fields.collect::<Option<Vec<_>>>().filter(|fields| !fields.is_empty())
 }

@@ -8,8 +8,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde_json::value::RawValue;
 
 use super::{
-    json::{Json, Key, write_map},
-    object::{Fields, Node},
+    json::{Json, JsonKey, write_map},
+    object::{FieldValue, ObjectFields},
 };
 use crate::{
     keys,
@@ -27,20 +27,20 @@ const ANNOTATIONS: [&str; 3] =
 const ABSENT: &str = "\"absent\"";
 
 /// Returns the key, if conversion touches it.
-type Known = fn(&str) -> Option<&'static str>;
+type KeyLookup = fn(&str) -> Option<&'static str>;
 
 /// All parts of a Queue that conversion may change, but for its apiVersion. Both versions have the
 /// same layout, so one type does for both; all other parts of an object are the same in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Touched {
-    pub(super) annotations: Slot,
-    pub(super) spec: Slot,
-    pub(super) status: Slot,
+pub(super) struct TouchedParts {
+    pub(super) annotations: TouchedMap,
+    pub(super) spec: TouchedMap,
+    pub(super) status: TouchedMap,
 }
 
 /// The touched fields of one map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum TouchedMap {
     /// The map doesn't exist.
     Absent,
     /// Null in place of the map.
@@ -53,7 +53,7 @@ pub(super) enum Slot {
     },
 }
 
-impl Slot {
+impl TouchedMap {
     /// Returns the value of a touched field.
     pub(super) fn get(&self, key: &str) -> Option<&Json> {
         match self {
@@ -117,12 +117,12 @@ impl Slot {
 
     /// Reads the JSON that [`Self::to_json`] writes. None: a field isn't touched by conversion, or
     /// the JSON can't be read.
-    fn from_json(raw: &RawValue, others: bool, known: Known) -> Option<Self> {
+    fn from_json(raw: &RawValue, others: bool, known: KeyLookup) -> Option<Self> {
         match raw.get() {
             ABSENT => Some(Self::Absent),
             "null" => Some(Self::Null),
             json => {
-                let fields: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(json).ok()?;
+                let fields: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(json).ok()?;
                 let fields = fields.iter().map(|(key, raw)| Some((known(&key.0)?, Json::read(raw))));
                 Some(Self::Map { fields: fields.collect::<Option<_>>()?, others })
             }
@@ -135,7 +135,7 @@ impl Slot {
     }
 }
 
-impl Touched {
+impl TouchedParts {
     /// True if it is clear at first sight that the object is the same in both versions: only floors
     /// are touched, and both versions write them alike.
     pub(super) fn is_ordinary(&self) -> bool {
@@ -153,7 +153,7 @@ impl Touched {
 
     /// True if no annotation is touched, and the map is present or absent accordingly.
     pub(super) fn has_no_annotations(&self) -> bool {
-        self.annotations == Slot::untouched(self.annotations.others())
+        self.annotations == TouchedMap::untouched(self.annotations.others())
     }
 
     /// Writes this as JSON, laid out as the Queue but for `metadata`, and without the parts that
@@ -173,14 +173,14 @@ impl Touched {
     /// Reads the JSON that [`Self::to_json`] writes for this carrier. None: the JSON has another
     /// form.
     pub(super) fn from_json(json: &str, carrier: &Self) -> Option<Self> {
-        let slots: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(json).ok()?;
-        let slot = |key: &'static str, other: &Slot, known| {
-            slots.get(&Key(key.into())).map(|raw| Slot::from_json(raw, other.others(), known))
+        let slots: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(json).ok()?;
+        let slot = |key: &'static str, other: &TouchedMap, known| {
+            slots.get(&JsonKey(key.into())).map(|raw| TouchedMap::from_json(raw, other.others(), known))
         };
         let Self { annotations, spec, status } = carrier;
         Some(Self {
-            annotations: slot("annotations", annotations, annotation as Known)
-                .unwrap_or_else(|| Some(Slot::untouched(annotations.others())))?,
+            annotations: slot("annotations", annotations, annotation as KeyLookup)
+                .unwrap_or_else(|| Some(TouchedMap::untouched(annotations.others())))?,
             spec: slot("spec", spec, of_spec).unwrap_or_else(|| Some(spec.clone()))?,
             status: slot("status", status, of_status).unwrap_or_else(|| Some(status.clone()))?,
         })
@@ -206,14 +206,14 @@ fn of_status(key: &str) -> Option<&'static str> {
     STATUS.into_iter().find(|known| *known == key)
 }
 
-impl Fields<'_> {
+impl ObjectFields<'_> {
     /// Returns the parts that conversion may change.
-    pub(super) fn touched(&self) -> Touched {
+    pub(super) fn touched(&self) -> TouchedParts {
         let annotations = match self.get("metadata") {
-            Some(Node::Fields(metadata)) => slot(metadata.get("annotations"), annotation),
-            _ => Slot::Absent,
+            Some(FieldValue::Fields(metadata)) => slot(metadata.get("annotations"), annotation),
+            _ => TouchedMap::Absent,
         };
-        Touched {
+        TouchedParts {
             annotations,
             spec: slot(self.get("spec"), of_spec),
             status: slot(self.get("status"), of_status),
@@ -221,7 +221,7 @@ impl Fields<'_> {
     }
 
     /// Replaces the parts that conversion may change.
-    pub(super) fn touch(&mut self, new: Touched) {
+    pub(super) fn touch(&mut self, new: TouchedParts) {
         if let Some(metadata) = self.open("metadata") {
             put(metadata, "annotations", new.annotations, annotation);
         }
@@ -231,29 +231,29 @@ impl Fields<'_> {
 }
 
 /// Reads the touched fields of a map.
-fn slot(node: Option<&Node<'_>>, known: Known) -> Slot {
-    let Some(node) = node else { return Slot::Absent };
-    let Node::Fields(map) = node else { return Slot::Null };
+fn slot(node: Option<&FieldValue<'_>>, known: KeyLookup) -> TouchedMap {
+    let Some(node) = node else { return TouchedMap::Absent };
+    let FieldValue::Fields(map) = node else { return TouchedMap::Null };
     let (mut fields, mut others) = (BTreeMap::new(), false);
     for (key, node) in map.iter() {
         match (known(key), node) {
-            (Some(key), Node::Raw(raw)) => _ = fields.insert(key, Json::read(raw)),
+            (Some(key), FieldValue::Raw(raw)) => _ = fields.insert(key, Json::read(raw)),
             _ => others = true,
         }
     }
-    Slot::Map { fields, others }
+    TouchedMap::Map { fields, others }
 }
 
 /// Replaces the touched fields of a map. All other fields stay.
-fn put(parent: &mut Fields<'_>, key: &'static str, slot: Slot, known: Known) {
+fn put(parent: &mut ObjectFields<'_>, key: &'static str, slot: TouchedMap, known: KeyLookup) {
     match slot {
-        Slot::Absent => parent.retain(|field| field != key),
-        Slot::Null => parent.set(key, Node::Null),
-        Slot::Map { fields: new, .. } => {
+        TouchedMap::Absent => parent.retain(|field| field != key),
+        TouchedMap::Null => parent.set(key, FieldValue::Null),
+        TouchedMap::Map { fields: new, .. } => {
             let Some(fields) = parent.open(key) else { return };
             fields.retain(|field| known(field).is_none());
             for (field, json) in new {
-                fields.set(field, Node::New(json));
+                fields.set(field, FieldValue::New(json));
             }
         }
     }

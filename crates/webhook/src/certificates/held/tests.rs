@@ -23,7 +23,7 @@ fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
 }
 
-fn after(held: &Held, step: RenewalStep, seconds: u64) -> Held {
+fn after(held: &SecretContent, step: RenewalStep, seconds: u64) -> SecretContent {
     held.after(step, &names(), at(seconds), &LIFETIMES).unwrap()
 }
 
@@ -34,7 +34,7 @@ fn count(pem: &str) -> usize {
 
 #[test]
 fn the_first_certificate_is_of_the_authority_and_has_the_names() {
-    let held = after(&Held::default(), RenewalStep::Begin, 0);
+    let held = after(&SecretContent::default(), RenewalStep::Begin, 0);
     let facts = held.facts(&names());
     let leaf = facts.leaf.unwrap();
     assert!(leaf.fits && leaf.validity.until == at(150));
@@ -45,40 +45,41 @@ fn the_first_certificate_is_of_the_authority_and_has_the_names() {
 
 #[test]
 fn the_data_of_a_secret_is_read_as_it_was_written() {
-    let mut held = after(&Held::default(), RenewalStep::Begin, 0);
+    let mut held = after(&SecretContent::default(), RenewalStep::Begin, 0);
     for (step, seconds) in
         [(RenewalStep::AddNext, 400), (RenewalStep::Promote, 500), (RenewalStep::AddNext, 550)]
     {
         held = after(&held, step, seconds);
-        assert!(Held::of(&held.data()) == held, "{step:?}");
+        assert!(SecretContent::of(&held.data()) == held, "{step:?}");
     }
     assert_eq!(count(&held.bundle()), 3);
-    assert!(Held::of(&Data::new()) == Held::default());
+    assert!(SecretContent::of(&SecretData::new()) == SecretContent::default());
 }
 
 #[test]
 fn what_cannot_be_read_counts_as_missing() {
-    let mut data = after(&Held::default(), RenewalStep::Begin, 0).data();
+    let mut data = after(&SecretContent::default(), RenewalStep::Begin, 0).data();
     data.insert("ca.key".into(), ByteString(b"no key".to_vec()));
     data.insert("tls.crt".into(), ByteString(vec![0xff]));
-    let held = Held::of(&data);
+    let held = SecretContent::of(&data);
     assert!(held.authority().is_none() && held.leaf.is_none() && !held.facts(&names()).serves(at(1)));
     assert_eq!(step(&held.facts(&names()), None, at(1), &LIFETIMES), Some(RenewalStep::Begin));
 }
 
 #[test]
 fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
-    let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
-    let other = after(&Held::default(), RenewalStep::Begin, 0).data();
+    let held = after(&after(&SecretContent::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
+    let other = after(&SecretContent::default(), RenewalStep::Begin, 0).data();
     for bad in [other["tls.key"].clone(), other["ca.key"].clone(), ByteString(b"no key".to_vec())] {
         let with = |key: &str| {
             let mut data = held.data();
             data.insert(key.into(), bad.clone());
-            Held::of(&data)
+            SecretContent::of(&data)
         };
         let (leaf, current, next) = (with("tls.key"), with("ca.key"), with("next-ca.key"));
         assert!(leaf.leaf.is_none() && current.authority().is_none() && next.next.is_none());
-        let step_at = |held: &Held, seconds| step(&held.facts(&names()), None, at(seconds), &LIFETIMES);
+        let step_at =
+            |held: &SecretContent, seconds| step(&held.facts(&names()), None, at(seconds), &LIFETIMES);
         assert_eq!(step_at(&leaf, 1), Some(RenewalStep::RenewLeaf));
         assert!(after(&leaf, RenewalStep::RenewLeaf, 1).leaf.as_ref().unwrap().matches());
         assert_eq!(step_at(&current, 1), Some(RenewalStep::AddNext), "what is served is good");
@@ -89,30 +90,30 @@ fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
 
 #[test]
 fn an_authority_that_may_not_sign_counts_as_missing() {
-    let mut data = after(&Held::default(), RenewalStep::Begin, 0).data();
+    let mut data = after(&SecretContent::default(), RenewalStep::Begin, 0).data();
     for (from, to) in [("tls.crt", "ca.crt"), ("tls.key", "ca.key")] {
         let file = data[from].clone();
         data.insert(to.into(), file);
     }
-    assert_eq!(Held::of(&data).authority(), None);
+    assert_eq!(SecretContent::of(&data).authority(), None);
 }
 
 #[test]
 fn authorities_are_trusted_one_by_one_where_a_file_has_no_last_line_break() {
-    let first = after(&Held::default(), RenewalStep::Begin, 0);
+    let first = after(&SecretContent::default(), RenewalStep::Begin, 0);
     let mut data = after(&first, RenewalStep::AddNext, 400).data();
     data.get_mut("ca.crt").unwrap().0.pop_if(|last| *last == b'\n').unwrap();
-    assert_eq!(count(&Held::of(&data).bundle()), 2);
+    assert_eq!(count(&SecretContent::of(&data).bundle()), 2);
 }
 
 #[test]
 fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
-    let first = after(&Held::default(), RenewalStep::Begin, 0);
+    let first = after(&SecretContent::default(), RenewalStep::Begin, 0);
     let both = after(&first, RenewalStep::AddNext, 400);
-    let without = |held: &Held, keys: &[&str]| {
+    let without = |held: &SecretContent, keys: &[&str]| {
         let mut data = held.data();
         data.retain(|key, _| !keys.contains(&key.as_str()));
-        Held::of(&data)
+        SecretContent::of(&data)
     };
     let of_first = first.authority().unwrap();
     let no_key = without(&first, &["ca.key"]);
@@ -121,7 +122,7 @@ fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
     assert!(facts.leaf.unwrap().is_trusted && facts.serves(at(149)) && !facts.serves(at(150)));
     let bridged = after(&no_key, RenewalStep::AddNext, 1);
     assert!(accepts(&bridged.bundle(), first.leaf.as_ref().unwrap()) && bridged.leaf == first.leaf);
-    assert!(Held::of(&bridged.data()) == bridged);
+    assert!(SecretContent::of(&bridged.data()) == bridged);
     let signed = after(&bridged, RenewalStep::Promote, 20);
     assert!(
         accepts(&bridged.bundle(), signed.leaf.as_ref().unwrap()),
@@ -148,11 +149,11 @@ fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
 
 #[test]
 fn a_program_that_takes_keys_out_again_and_again_makes_nothing_grow_without_end() {
-    let mut held = Held::default();
+    let mut held = SecretContent::default();
     for second in 0..20 {
         let mut data = after(&held, RenewalStep::Begin, second).data();
         data.remove("ca.key");
-        held = Held::of(&data);
+        held = SecretContent::of(&data);
     }
     let begun = after(&held, RenewalStep::Begin, 20);
     assert_eq!(count(&begun.bundle()), 1 + MOST_PREVIOUS);
@@ -161,7 +162,7 @@ fn a_program_that_takes_keys_out_again_and_again_makes_nothing_grow_without_end(
 
 #[test]
 fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
-    let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
+    let held = after(&after(&SecretContent::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
     let first = held.current.clone().unwrap();
     let promoted = after(&held, RenewalStep::Promote, 500);
     assert!(promoted.previous == [first.certificate]);
@@ -178,7 +179,7 @@ fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
 
 #[test]
 fn no_certificate_outlives_its_authority() {
-    let held = after(&Held::default(), RenewalStep::Begin, 0);
+    let held = after(&SecretContent::default(), RenewalStep::Begin, 0);
     let late = after(&held, RenewalStep::RenewLeaf, 550);
     assert_eq!(late.facts(&names()).leaf.unwrap().validity.until, at(600));
 }
@@ -204,12 +205,12 @@ const SKEW: u64 = 7;
 /// A replica that serves a certificate of the Secret, and may not look at it for a while.
 #[derive(Clone, Default)]
 struct Replica {
-    served: Option<Pair>,
+    served: Option<CertificatePair>,
     looks_at: u64,
 }
 
 /// True if a client that trusts these authorities accepts the certificate.
-fn accepts(bundle: &str, leaf: &Pair) -> bool {
+fn accepts(bundle: &str, leaf: &CertificatePair) -> bool {
     let leaf = Certificate::read(leaf.certificate.as_bytes()).unwrap();
     let authorities = Certificate::read_all(bundle.as_bytes()).unwrap_or_default();
     authorities.iter().any(|authority| authority.subject == leaf.issuer)
@@ -225,7 +226,7 @@ proptest! {
     fn what_a_replica_serves_is_trusted_by_every_api_server_until_it_ends(
         ticks in prop::collection::vec((0_u64..20, 0_u64..400, any::<u8>()), 500),
     ) {
-        let mut held = Held::default();
+        let mut held = SecretContent::default();
         let (mut servers, mut replicas) = (vec![Server::default(); 2], vec![Replica::default(); 3]);
         let (mut written, mut trusted) = (String::new(), TrustedSince::default());
         let begin = Instant::now();
@@ -245,7 +246,7 @@ proptest! {
             // API servers learn of it at once. To put them back shortly before the current one ends is an outage
             let ends = held.facts(&names()).current.map(|current| current.until);
             if fault % 8 == 2 && ends.is_some_and(|end| at(now + 60) < end) {
-                written = write(&Held { next: None, ..held.clone() }.bundle(), 0);
+                written = write(&SecretContent { next: None, ..held.clone() }.bundle(), 0);
             }
             let bundle = held.bundle();
             let trust = if written == bundle {

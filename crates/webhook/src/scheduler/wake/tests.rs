@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use tenure_service::limit::write_limit;
 
 use super::*;
-use crate::{Metrics, Sight};
+use crate::{ClusterView, Metrics};
 
 /// The result of a request to the API server.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +142,7 @@ fn waker(waiters: impl IntoIterator<Item = Waiter>) -> NominationNudger {
 }
 
 fn waker_with(metrics: Metrics, waiters: impl IntoIterator<Item = Waiter>) -> NominationNudger {
-    let extender = Extender::new(Sight::default(), metrics);
+    let extender = Extender::new(ClusterView::default(), metrics);
     for waiter in waiters {
         let pod = serde_json::from_value(pod(&waiter.name)).unwrap();
         extender.sight.placement.change(|index| index.apply_pod(pod));
@@ -158,7 +158,7 @@ fn unpaced() -> WriteLimit {
 #[tokio::test]
 async fn a_pod_that_waits_is_nominated_for_a_moment() {
     let server = Server::new([pod("p")], DONE);
-    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), WakeResult::Yes);
     assert_eq!(server.asked(), ["GET p", "\"n\" p", "null p"]);
     assert_eq!(server.nominated("p"), Value::Null);
 }
@@ -176,7 +176,7 @@ async fn who_waits_no_more_is_left_alone() {
         let server = Server::new([pod.clone()], DONE);
         assert_eq!(
             wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(),
-            Woken::NotNeeded,
+            WakeResult::NotNeeded,
             "{pod}"
         );
         assert_eq!(server.asked(), ["GET p"], "{pod}");
@@ -187,7 +187,7 @@ async fn who_waits_no_more_is_left_alone() {
 async fn a_nomination_that_came_to_nothing_is_taken_back() {
     let server = Server::new([changed("/status/nominatedNodeName", json!("m"))], DONE);
     let waiter = Waiter { nominated: Some("m".to_owned()), ..waiter("p", 1) };
-    assert_eq!(wake(&server.client(), &unpaced(), &waiter).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter).await.unwrap(), WakeResult::Yes);
     assert_eq!(server.asked(), ["GET p", "null p"]);
 }
 
@@ -199,7 +199,7 @@ async fn a_pod_that_is_written_before_it_is_nominated_is_awake_already() {
         }
         Fate::Done
     });
-    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::NotNeeded);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), WakeResult::NotNeeded);
     assert_eq!(server.nominated("p"), Value::Null);
 }
 
@@ -211,7 +211,7 @@ async fn a_nomination_is_taken_back_even_if_the_pod_is_written_meanwhile() {
         }
         Fate::Done
     });
-    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), WakeResult::Yes);
     assert_eq!(server.asked(), ["GET p", "\"n\" p", "null p", "GET p", "null p"]);
     assert_eq!(server.nominated("p"), Value::Null);
 }
@@ -226,7 +226,7 @@ async fn a_nomination_by_others_is_left_as_it_is() {
         }
         Fate::Done
     });
-    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), WakeResult::Yes);
     assert_eq!(server.nominated("p"), "other");
 }
 
