@@ -399,6 +399,23 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_notices_is_read_as_the_text_is_and_refused_beside_it() {
+        let notices = |spec: Value| RunaiQueue::read(&serde_json::from_value(spec).unwrap()).0.nearest.notice;
+        assert_eq!(notices(json!({"expiryNotices": ["10m", "1h"]})), notices(json!({"expiryNotice": "1h,10m"})));
+        assert!(notices(json!({"expiryNotices": ["10m"]})).is_some());
+        for (spec, complaint) in [
+            (json!({"expiryNotices": ["1h", "soon"]}), "must be a list of up to 8 durations"),
+            (json!({"expiryNotices": []}), "must be a list of up to 8 durations"),
+            (json!({"expiryNotices": ["1h", "0s"]}), "must be a list of up to 8 durations"),
+            (json!({"expiryNotice": "1h", "expiryNotices": ["1h"]}), "can't be set beside spec.expiryNotice"),
+        ] {
+            let (errors, _) = review("a", spec, &[]);
+            assert!(errors[0].starts_with("spec.expiryNotices: Invalid value: ["), "{errors:?}");
+            assert!(errors[0].contains(complaint), "{errors:?}");
+        }
+    }
+
+    #[test]
     fn admits_a_good_child_without_a_word() {
         let queues = [("root", json!({"maxDuration": "2h", "preemptMinRuntime": "5m"}))];
         let found = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);

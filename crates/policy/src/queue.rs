@@ -25,7 +25,7 @@ use crate::{
     extension::Allowance, field::FieldError, notice::NoticePoints, owners::is_subdomain, ready::PodsReady,
 };
 
-use durations::{duration, floor, floor_v2, positive};
+use durations::{duration, floor, floor_v2, points, positive};
 use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
 pub use tensorstack::TensorstackQueue;
@@ -56,7 +56,7 @@ pub struct RunaiQueue {
 /// inherited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NearestFields {
-    /// `expiryNotice`. Zero is a value: no notices.
+    /// `expiryNotice` or `expiryNotices`. Zero is a value: no notices.
     pub notice: Option<NoticePoints>,
     /// `maxDurationAction`.
     pub action: Option<MaxDurationAction>,
@@ -124,6 +124,7 @@ impl RunaiQueue {
             reclaim_min_runtime,
             max_duration,
             expiry_notice,
+            expiry_notices,
             max_duration_action,
             requeue_delay,
             on_reversal,
@@ -140,7 +141,11 @@ impl RunaiQueue {
             ceiling: positive(&path("maxDuration"), max_duration.as_ref(), NO_OWN_LIMIT, errors),
             nearest: NearestFields {
                 notice: duration(&path("expiryNotice"), expiry_notice.as_ref(), errors)
-                    .map(NoticePoints::from),
+                    .map(NoticePoints::from)
+                    .or_else(|| {
+                        points(&path("expiryNotices"), expiry_notices.as_deref(), errors)
+                            .map(NoticePoints::from)
+                    }),
                 action: *max_duration_action,
                 requeue_delay: duration(&path("requeueDelay"), requeue_delay.as_ref(), errors),
                 on_reversal: *on_reversal,
@@ -149,6 +154,11 @@ impl RunaiQueue {
             },
             extensions: allowed.as_ref().map(|of| extensions(&path("extensions"), of, errors)),
         };
+        if let (Some(_), Some(list)) = (expiry_notice, expiry_notices) {
+            let texts: Vec<&str> = list.iter().map(Written::as_str).collect();
+            let detail = format!("can't be set beside {}: leave one of them out", path("expiryNotice"));
+            errors.push(FieldError::invalid(path("expiryNotices"), texts, detail));
+        }
         queue.floors_under_ceiling(spec, errors);
         if let Some(wait) = wait {
             wait_for_pods_ready(&path("waitForPodsReady"), wait, errors);

@@ -66,7 +66,7 @@ fn what_both_versions_have_stays_as_it_is() {
 
 #[test]
 fn each_text_of_v3alpha1_alone_is_an_annotation_of_v2() {
-    let blocks = ["waitForPodsReady", "extensions"];
+    let blocks = ["expiryNotices", "waitForPodsReady", "extensions"];
     let fields = SPEC_ANNOTATIONS.into_iter().filter(|(field, _)| !blocks.contains(field));
     // what can't be meant is for admission to refuse, under the name that its author knows
     for ((field, annotation), value) in fields.flat_map(|row| ["7d", "10 \"s\"", ""].map(|text| (row, text)))
@@ -100,6 +100,18 @@ fn extensions_are_an_annotation_of_json() {
             "tenure.dev/extensions": r#"{"autoApprove":"2h","maxCount":3,"maxTotal":"8h"}"#,
         }}),
     );
+}
+
+#[test]
+fn a_list_of_notices_is_an_annotation_of_json() {
+    assert_pair(
+        &json!({"spec": {"expiryNotices": ["1h", "10m"]}}),
+        &json!({"spec": {}, "annotations": {"tenure.dev/expiry-notices": r#"["1h","10m"]"#}}),
+    );
+    for text in ["", "1h", "{}", r#""1h""#, "null"] {
+        let same = json!({"annotations": {"tenure.dev/expiry-notices": text}});
+        assert_pair(&same, &same);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reads the durations of a Queue. A field that is left out is None without an error; a field that
 //! can't be read is None with an error, which says what would be right.
 
-use tenure_types::{DurationError, ExtendedDuration, GoDuration, Grammar, Written};
+use tenure_types::{DurationError, ExtendedDuration, GoDuration, Grammar, Points, Written};
 
 use crate::field::FieldError;
 
@@ -19,6 +19,21 @@ pub fn duration<D: Grammar>(
         FieldError::invalid(field, written.as_str(), format!("must be {}: {error}", D::EXPECTED))
     };
     written.parse().map_err(|error| errors.push(explain(error))).ok()
+}
+
+/// Reads a list of durations as points.
+pub fn points(
+    field: &str,
+    list: Option<&[Written<ExtendedDuration>]>,
+    errors: &mut Vec<FieldError>,
+) -> Option<Points<ExtendedDuration>> {
+    let texts: Vec<&str> = list?.iter().map(Written::as_str).collect();
+    let read = texts.join(",").parse();
+    let explain = |error: DurationError| {
+        let detail = format!("must be a list of up to 8 durations such as 90m, 1h30m or 7d: {error}");
+        FieldError::invalid(field, texts, detail)
+    };
+    read.map_err(|error| errors.push(explain(error))).ok()
 }
 
 /// Reads a floor. A negative floor that got stored is zero, as in KAI's version, and not None,

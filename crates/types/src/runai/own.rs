@@ -10,24 +10,28 @@ use super::{
     v2,
     v3alpha1::{MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueSpec, WaitForPodsReady},
 };
-use crate::{Written, keys, projection::text};
+use crate::{ExtendedDuration, Written, keys, projection::text};
 
 /// The type of a field that v2 has as an annotation.
 pub trait OwnField: DeserializeOwned + PartialEq {
     /// The expected text of the annotation, as messages continue "must be …".
     const EXPECTED: &'static str;
-    /// True if the annotation holds JSON. Otherwise it holds the text of the field.
-    const IS_JSON: bool;
+    /// The first character of the annotation's JSON, of a map or a list. None: the annotation holds
+    /// the text of the field.
+    const OPENS: Option<char>;
 
     /// Reads the annotation. An error says what would be right.
     fn from_annotation(text: &str) -> Result<Self, String> {
-        if !Self::IS_JSON {
+        let Some(opens) = Self::OPENS else {
             return serde_json::from_value(text.into()).map_err(|_| format!("must be {}", Self::EXPECTED));
-        }
-        // serde would read a list as well, field by field
-        let is_object = text.trim_start().starts_with('{');
+        };
         let read = || serde_json::from_str(text).map_err(|error| error.to_string());
-        let value = if is_object { read() } else { Err("not an object".into()) };
+        let value = if text.trim_start().starts_with(opens) {
+            read()
+        } else {
+            // serde would read a list in place of a map, field by field
+            Err(if opens == '{' { "not an object".into() } else { "not a list".into() })
+        };
         value.map_err(|error| format!("must be {}: {error}", Self::EXPECTED))
     }
 
@@ -44,7 +48,7 @@ where
     Self: DeserializeOwned + PartialEq,
 {
     const EXPECTED: &'static str = "a duration";
-    const IS_JSON: bool = false;
+    const OPENS: Option<char> = None;
 
     fn from_annotation(text: &str) -> Result<Self, String> {
         Ok(text.into())
@@ -56,20 +60,21 @@ where
 }
 
 macro_rules! own_field {
-    ($($field:ident: $is_json:literal, $expected:literal;)*) => {$(
+    ($($field:ty: $opens:expr, $expected:literal;)*) => {$(
         impl OwnField for $field {
             const EXPECTED: &'static str = $expected;
-            const IS_JSON: bool = $is_json;
+            const OPENS: Option<char> = $opens;
         }
     )*};
 }
 
 own_field! {
-    MaxDurationAction: false, "Pause or Requeue";
-    OnReversal: false, "Pause or DeletePods";
-    OverCeiling: false, "Warn or Refuse";
-    WaitForPodsReady: true, r#"JSON, what spec.waitForPodsReady is in v3alpha1, such as {"timeout":"5m"}"#;
-    QueueExtensions: true, r#"JSON, what spec.extensions is in v3alpha1, such as {"maxTotal":"8h"}"#;
+    MaxDurationAction: None, "Pause or Requeue";
+    OnReversal: None, "Pause or DeletePods";
+    OverCeiling: None, "Warn or Refuse";
+    Vec<Written<ExtendedDuration>>: Some('['), r#"JSON, a list of durations such as ["1h","10m"]"#;
+    WaitForPodsReady: Some('{'), r#"JSON, what spec.waitForPodsReady is in v3alpha1, such as {"timeout":"5m"}"#;
+    QueueExtensions: Some('{'), r#"JSON, what spec.extensions is in v3alpha1, such as {"maxTotal":"8h"}"#;
 }
 
 /// Reads the fields that v2 doesn't have, from a spec or from annotations.
@@ -106,7 +111,7 @@ macro_rules! own_fields {
             /// True if a text is the JSON of a field, which is set: in any layout.
             pub fn is_json_of(&self, field: &str, text: &str) -> bool {
                 fn same<T: OwnField>(text: &str, field: Option<&T>) -> bool {
-                    T::IS_JSON && serde_json::from_str::<T>(text).is_ok_and(|value| Some(&value) == field)
+                    T::OPENS.is_some() && serde_json::from_str::<T>(text).is_ok_and(|value| Some(&value) == field)
                 }
                 match field {
                     $($name => same(text, self.$field.as_ref()),)*
@@ -115,14 +120,15 @@ macro_rules! own_fields {
             }
         }
 
-        /// True if the annotation of a field holds JSON.
-        pub(super) fn is_json(field: &str) -> bool {
-            fn of<T: OwnField>(_: impl Fn(QueueSpec) -> Option<T>) -> bool {
-                T::IS_JSON
+        /// Returns the first character of the JSON in the annotation of a field. None: the
+        /// annotation holds the text of the field.
+        pub(super) fn opens(field: &str) -> Option<char> {
+            fn of<T: OwnField>(_: impl Fn(QueueSpec) -> Option<T>) -> Option<char> {
+                T::OPENS
             }
             match field {
                 $($name => of(|spec| spec.$field),)*
-                _ => false,
+                _ => None,
             }
         }
     };
@@ -131,6 +137,7 @@ macro_rules! own_fields {
 own_fields! {
     max_duration: "maxDuration" = keys::MAX_DURATION_ANNOTATION,
     expiry_notice: "expiryNotice" = "tenure.dev/expiry-notice",
+    expiry_notices: "expiryNotices" = "tenure.dev/expiry-notices",
     max_duration_action: "maxDurationAction" = "tenure.dev/max-duration-action",
     requeue_delay: "requeueDelay" = "tenure.dev/requeue-delay",
     on_reversal: "onReversal" = "tenure.dev/on-reversal",

@@ -60,7 +60,8 @@ fn floor_rule(floor: &str) -> Rule {
 )]
 #[x_kube(
     validation = floor_rule("preemptMinRuntime"),
-    validation = floor_rule("reclaimMinRuntime")
+    validation = floor_rule("reclaimMinRuntime"),
+    validation = ("!(has(self.expiryNotice) && has(self.expiryNotices))", "expiryNotices can't be set beside expiryNotice: leave one of them out")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSpec {
@@ -104,6 +105,10 @@ pub struct QueueSpec {
     /// else as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry_notice: Option<Written<Points<ExtendedDuration>>>,
+    /// The same as a list: up to 8 durations, such as [1h, 10m]. It can't be set beside expiryNotice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "atomic"))]
+    pub expiry_notices: Option<Vec<Written<ExtendedDuration>>>,
     /// The action when the ceiling is exceeded. Unset: the nearest value on the path to the root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_action: Option<MaxDurationAction>,

@@ -46,10 +46,11 @@ impl Json {
         }
     }
 
-    /// Reads a map from the text of an annotation. None: the text isn't the JSON of a map.
-    pub(super) fn map(text: &str) -> Option<Self> {
+    /// Reads a map or a list from the text of an annotation; its JSON begins with `opens`. None: the
+    /// text isn't such JSON.
+    pub(super) fn nested(text: &str, opens: char) -> Option<Self> {
         let raw = serde_json::from_str::<&RawValue>(text).ok()?;
-        Some(Self::read(raw)).filter(|json| matches!(json, Self::Map(_)))
+        Some(Self::read(raw)).filter(|json| json.to_json().starts_with(opens))
     }
 
     /// Returns the value as JSON.

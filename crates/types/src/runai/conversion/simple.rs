@@ -16,7 +16,7 @@ use super::{
 use crate::{
     ExtendedDuration, GoDuration,
     keys::QUEUE_STATUS_ANNOTATION,
-    runai::{FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, own::is_json},
+    runai::{FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, own::opens},
 };
 
 /// Returns the simple image of an object in the other version.
@@ -59,28 +59,30 @@ fn to_v2(queue: &mut TouchedParts) {
 /// annotation.
 fn annotation_to_field(queue: &mut TouchedParts, field: &'static str, annotation: &str) {
     let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
-    if !is_json(field) {
+    let Some(opens) = opens(field) else {
         queue.spec.set(field, Json::Text(text));
         queue.annotations.remove(annotation);
-    } else if let Some(map) = Json::map(&text) {
+        return;
+    };
+    if let Some(json) = Json::nested(&text, opens) {
         // JSON in another layout stays as an annotation, and counts as long as it means the same as
         // the field
-        if map.to_json() == *text {
+        if json.to_json() == *text {
             queue.annotations.remove(annotation);
         }
-        queue.spec.set(field, map);
+        queue.spec.set(field, json);
     }
 }
 
 /// Moves a field of the spec to its annotation. JSON that the annotation has already keeps its
 /// layout.
 fn field_to_annotation(queue: &mut TouchedParts, field: &str, annotation: &'static str) {
-    let is_json = is_json(field);
-    let text = match queue.spec.get(field) {
-        Some(Json::Text(text)) if !is_json => text.clone(),
-        Some(Json::Map(map)) if is_json => {
-            let says_the_same = |text: &&str| Json::map(text).is_some_and(|known| known.to_json() == **map);
-            queue.annotations.text(annotation).filter(says_the_same).map_or_else(|| map.clone(), Arc::from)
+    let text = match (queue.spec.get(field), opens(field)) {
+        (Some(Json::Text(text)), None) => text.clone(),
+        (Some(Json::Map(json) | Json::Other(json)), Some(opens)) if json.starts_with(opens) => {
+            let is_same =
+                |text: &&str| Json::nested(text, opens).is_some_and(|known| known.to_json() == **json);
+            queue.annotations.text(annotation).filter(is_same).map_or_else(|| json.clone(), Arc::from)
         }
         _ => return,
     };
