@@ -13,7 +13,7 @@ use crate::{
     change,
     cluster::ConnectArgs,
     completion, config, deactivate, explain, extend, extensions, forecast, list, matrix,
-    print::{OutputArgs, Reported, complain},
+    print::{AlreadyReported, OutputArgs, complain},
     queue, requeue_schedule, resume, simulate, status, ui, usage, validate,
 };
 
@@ -144,7 +144,7 @@ fn fail(error: &Error) -> ExitCode {
         let _ = usage.print();
         return ExitCode::from(2);
     }
-    if !error.is::<Reported>() {
+    if !error.is::<AlreadyReported>() {
         complain(error);
     }
     ExitCode::FAILURE

@@ -30,7 +30,7 @@ use tenure_types::projection::{Owner, WholeObject};
 
 use crate::{
     cluster::{ClusterReader, ConnectArgs, ResourceKind, explain, is_forbidden, targets},
-    print::{Reported, complain, print, tell},
+    print::{AlreadyReported, complain, print, tell},
 };
 pub use bulk::BulkArgs;
 pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, not_below, shown};
@@ -96,7 +96,7 @@ impl<C: Args + ChangeCommand> ChangeArgs<C> {
             Ok(ObjectName { kind, name, namespace: &changer.cluster.namespace })
         });
         let (_, refused) = changer.change_all(objects).await?;
-        ensure!(refused == 0, Reported);
+        ensure!(refused == 0, AlreadyReported);
         Ok(())
     }
 }

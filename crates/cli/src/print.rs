@@ -19,7 +19,7 @@ use tenure_types::hidden::{escape_json, is_hidden};
 pub use age::{human, moment, until};
 pub use listing::{Format, ListRow, Printer};
 pub use table::{Column, Table, TablePart, cell, moment_cell, printable, table, tables};
-pub use tell::{Reported, complain, tell, warn, with_causes};
+pub use tell::{AlreadyReported, complain, tell, warn, with_causes};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -23,7 +23,7 @@ use tenure_policy::expiry::Family;
 
 use crate::{
     cluster::{ClusterReader, ConnectArgs, OURS, explain, is_forbidden, qualified},
-    print::{OutputArgs, Reported, Table, with_causes},
+    print::{AlreadyReported, OutputArgs, Table, with_causes},
 };
 
 /// Check whether Tenure works: keeper, webhook, certificates, queues
@@ -128,7 +128,7 @@ impl StatusArgs {
         let cluster = connect.connect().await?;
         let checks = Inspector { cluster: &cluster, tenure_namespace, t9k_system_namespace }.checks().await;
         output.show(&checks, || text(&checks))?;
-        ensure!(checks.iter().all(|check| check.status != CheckStatus::Problem), Reported);
+        ensure!(checks.iter().all(|check| check.status != CheckStatus::Problem), AlreadyReported);
         Ok(())
     }
 }

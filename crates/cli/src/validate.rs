@@ -27,7 +27,7 @@ use crate::{
     cluster::DEFAULT_NAMESPACE,
     floors::FloorArgs,
     input::{self, Document},
-    print::{OutputArgs, Reported, printable, warn},
+    print::{AlreadyReported, OutputArgs, printable, warn},
     snapshot::{Snapshot, queues},
 };
 
@@ -73,7 +73,7 @@ impl ValidateArgs {
         // these warnings alone: the reviews repeat the other warnings about a queue
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
-        ensure!(verdicts.refused() == 0, Reported);
+        ensure!(verdicts.refused() == 0, AlreadyReported);
         let files = filename.iter().map(|path| input::shown(path)).collect::<Vec<_>>().join(", ");
         ensure!(!verdicts.reviewed.is_empty(), "nothing to review in {files}: {}", kinds::REVIEWED);
         Ok(())

@@ -21,7 +21,7 @@ use tenure_types::projection;
 use crate::{
     Uid,
     names::Interner,
-    owners::{Controlled, Controller},
+    owners::{ControlledObjects, Controller},
     uid::UidMap,
 };
 
@@ -30,7 +30,7 @@ use expiry::Unready;
 pub use expiry::{Ceiling, ReadyUntil};
 use notice::NoticeProgress;
 pub use order::RetryAfter;
-use order::{Order, OrderSlot};
+use order::{DueOrder, OrderSlot};
 pub use record::{BoundRun, ManagedPod};
 
 /// The most pods of a batch. Further pods are due after the batch. Their owner is still paused only
@@ -56,8 +56,8 @@ pub struct Deadlines {
     scope: Scope,
     // boxed: a hash table is up to half empty, and an empty place should be small
     pods: UidMap<Box<ManagedPod>>,
-    by_controller: Controlled,
-    orders: Orders,
+    by_controller: ControlledObjects,
+    orders: DueOrders,
     /// Names and controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
     exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
     /// The namespace of each pod in `exempt`, by the pod's uid.
@@ -77,16 +77,16 @@ pub struct Deadlines {
 
 /// Pods by the time at which each task is due.
 #[derive(Debug, Default)]
-struct Orders {
+struct DueOrders {
     /// Pods by the end of their run, or by the next try to end it.
-    expiries: Order,
+    expiries: DueOrder,
     /// Pods by the time by which their workload must be ready, or by the next try to evict them.
-    evictions: Order,
+    evictions: DueOrder,
     /// Pods by the time of their next notice, or of the next try to give it.
-    notices: Order,
+    notices: DueOrder,
 }
 
-impl Orders {
+impl DueOrders {
     /// Moves a pod to the places that its record says. Unless `open`, removes the pod from all
     /// orders.
     fn place(&mut self, uid: Uid, pod: &mut ManagedPod, open: bool) {
@@ -250,7 +250,7 @@ impl Deadlines {
     /// Returns the next instant after `now` at which one more task is overdue: one millisecond
     /// after the task's own time. None: no more task is planned.
     pub fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
-        let Orders { expiries, evictions, notices } = &self.orders;
+        let DueOrders { expiries, evictions, notices } = &self.orders;
         let orders = [expiries, evictions, notices].into_iter();
         let next = orders.filter_map(|order| order.next_from(now.as_millisecond())).min()?;
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
@@ -295,7 +295,7 @@ impl Deadlines {
 
     /// True if a task is due. Repeated tries to end a run by its ceiling don't count.
     pub fn is_pressed(&self, now: Timestamp) -> bool {
-        let Orders { expiries, evictions, notices } = &self.orders;
+        let DueOrders { expiries, evictions, notices } = &self.orders;
         [expiries, evictions, notices].into_iter().any(|order| order.is_pressed(now.as_millisecond()))
     }
 

@@ -33,13 +33,13 @@ pub use deadlines::{
     ActionOutcome, BatchCoverage, DueBatch, DueKey, DuePod, DueWork, RetryAfter, Task, TaskSet,
 };
 pub use hand_backs::OwedHandBack;
-pub use own::{AnnotatedKind, Ineffective, NoEffect};
+pub use own::{AnnotatedKind, IneffectiveReason, IneffectiveValue};
 pub use paused::{DueReturn, Paused, ReturnRank};
 pub use placement::{
     GuardInput, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptiblePod,
     PreemptionRequest, Rejection, RemovedPod,
 };
-pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, PendingStamp, Stamped};
+pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, PendingStamp, StampForm};
 pub use queues::{FamilyQueues, ReadQueue};
 pub use uid::Uid;
 pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

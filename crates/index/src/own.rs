@@ -49,7 +49,7 @@ pub enum AnnotatedKind {
 
 /// A value that a user wrote about a ceiling or a queue, and that has no effect.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ineffective {
+pub struct IneffectiveValue {
     /// The kind of the object.
     pub bearer: AnnotatedKind,
     /// The object's namespace; empty if it has none.
@@ -59,12 +59,12 @@ pub struct Ineffective {
     /// The object's uid. For a queue that doesn't exist, the workload's uid.
     pub uid: Uid,
     /// The reason why the value has no effect.
-    pub why: NoEffect,
+    pub why: IneffectiveReason,
 }
 
 /// The reason why a value has no effect.
 #[derive(Clone, Debug, PartialEq)]
-pub enum NoEffect {
+pub enum IneffectiveReason {
     /// Annotation `tenure.dev/max-duration` is no duration.
     Invalid {
         /// The value, at most its first 100 characters.
@@ -100,7 +100,7 @@ pub struct LabelledOwner {
     pub created: Timestamp,
 }
 
-impl NoEffect {
+impl IneffectiveReason {
     /// Returns a hash of the value: an object's value is reported once.
     fn value(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -131,7 +131,7 @@ struct IneffectiveNotes {
     /// Objects and values, the latest last.
     known: VecDeque<(Uid, u64)>,
     /// The notes that are to be reported, the oldest first.
-    waiting: Vec<Ineffective>,
+    waiting: Vec<IneffectiveValue>,
     since: Option<Timestamp>,
     /// The number of notes that were reported within the window.
     told: usize,
@@ -152,12 +152,12 @@ impl OwnCeilings {
         let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
         let OwnCeiling { counts, error } = own_ceiling(text);
         if let Some((error, uid)) = error.zip(metadata.uid.as_deref()) {
-            self.note(Ineffective {
+            self.note(IneffectiveValue {
                 bearer,
                 namespace: metadata.namespace.clone().unwrap_or_default(),
                 name: metadata.name.clone().unwrap_or_default(),
                 uid: Uid::of(uid),
-                why: NoEffect::Invalid { value: text.chars().take(100).collect(), error },
+                why: IneffectiveReason::Invalid { value: text.chars().take(100).collect(), error },
             });
         }
         counts.map(ExtendedDuration::to_signed)
@@ -185,7 +185,7 @@ impl OwnCeilings {
 
     /// Keeps a note to be reported. A value that is remembered is dropped, and so is a note beyond
     /// the limits for its namespace or for all namespaces.
-    pub fn note(&mut self, ineffective: Ineffective) {
+    pub fn note(&mut self, ineffective: IneffectiveValue) {
         let is_new = !self.by_namespace.contains_key(&ineffective.namespace);
         if is_new && self.by_namespace.len() >= NAMESPACES {
             self.by_namespace.retain(|_, notes| !notes.waiting.is_empty());
@@ -206,7 +206,7 @@ impl OwnCeilings {
     }
 
     /// Takes the notes to report now: at most one per namespace, and at most `most`.
-    pub fn take(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
+    pub fn take(&mut self, most: usize, now: Timestamp) -> Vec<IneffectiveValue> {
         let due = self.by_namespace.values_mut().filter(|notes| !notes.waiting.is_empty());
         due.filter_map(|notes| notes.take(now)).take(most).collect()
     }
@@ -215,7 +215,7 @@ impl OwnCeilings {
 impl IneffectiveNotes {
     /// Takes the oldest waiting note. None: enough were reported within the window. There must be a
     /// waiting note.
-    fn take(&mut self, now: Timestamp) -> Option<Ineffective> {
+    fn take(&mut self, now: Timestamp) -> Option<IneffectiveValue> {
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             (self.since, self.told) = (Some(now), 0);
         }
@@ -247,8 +247,8 @@ mod tests {
 
     fn told(own: &mut OwnCeilings, seconds: i64) -> Vec<String> {
         let notes = own.take(10, Timestamp::from_second(seconds).unwrap());
-        let value = |note: Ineffective| match note.why {
-            NoEffect::Invalid { value, .. } => format!("{}/{}: {value}", note.namespace, note.name),
+        let value = |note: IneffectiveValue| match note.why {
+            IneffectiveReason::Invalid { value, .. } => format!("{}/{}: {value}", note.namespace, note.name),
             _ => String::new(),
         };
         notes.into_iter().map(value).collect()

@@ -37,9 +37,9 @@ impl Controller {
 /// order can't be flooded as a hash table can, and a controller of very many objects costs no more
 /// than others.
 #[derive(Debug, Default)]
-pub struct Controlled(BTreeSet<(u64, Uid)>);
+pub struct ControlledObjects(BTreeSet<(u64, Uid)>);
 
-impl Controlled {
+impl ControlledObjects {
     /// Moves an object from one controller to another.
     pub fn replace(&mut self, uid: Uid, from: Option<Uid>, to: Option<Uid>) {
         if from == to {
@@ -84,7 +84,7 @@ const PODS: u16 = u16::MAX;
 #[derive(Debug, Default)]
 pub struct OwnerRecords {
     by_uid: HashMap<Uid, OwnerRecord>,
-    by_controller: Controlled,
+    by_controller: ControlledObjects,
     /// The number of owners with a ceiling of their own. While it is zero, chains of owners don't matter.
     with_own: usize,
     /// The kinds that can be paused themselves.

@@ -35,8 +35,8 @@ use group::GroupRecord;
 use members::GroupMember;
 pub use members::{Membership, memberships};
 use stamps::{AT_ONCE, StampSchedule};
-pub use stamps::{PendingStamp, Stamped};
-pub use workloads::{Crew, GangId, GroupCrews, GroupWorkload, OfGroups, PartId};
+pub use stamps::{PendingStamp, StampForm};
+pub use workloads::{Crew, GangId, GroupCrews, GroupFacts, GroupWorkload, PartId};
 
 /// The number of a group's pods that are compared with a new pod. Most groups have fewer subgroups.
 const FEW: usize = 8;

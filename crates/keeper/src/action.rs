@@ -32,7 +32,7 @@ use tenure_service::{call::ApiError, log::with_causes};
 use tenure_types::{journal::JournalAct, paused::PausedRecord, projection::WholeObject};
 use tracing::warn;
 
-pub use conflicts::Conflicts;
+pub use conflicts::ConflictRetries;
 pub use failure::{ActionFailure, LATE_AFTER};
 pub use kept::{ExemptOwners, ListedExtensions};
 pub use told::events_of;
@@ -113,7 +113,7 @@ impl Pauser {
     /// read again a few times, but not for an eviction.
     pub async fn act(&self, batch: &DueBatch) -> Result<ActResult, ActionFailure> {
         let mut work = self.begin(batch);
-        let mut conflicts = Conflicts::default();
+        let mut conflicts = ConflictRetries::default();
         loop {
             match self.try_to_act(&mut work, conflicts.is_retry()).await {
                 // the status of a Job changes as its pods get ready: the next try judges by what

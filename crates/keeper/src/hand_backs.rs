@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{action::Conflicts, api::refer, handles::Handles, limit::WriteLimit};
+use crate::{action::ConflictRetries, api::refer, handles::Handles, limit::WriteLimit};
 
 /// The least time between two looks for notes: a busy cluster changes all the time.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
@@ -80,7 +80,7 @@ impl HandBackController {
         let OwedHandBack { uid, name, namespace, source } = &lease.work.0;
         let Some(resource) = self.handles.cluster.kind(*source) else { return lease.again(RETRY) };
         let owner = refer(&resource.api_version, &resource.kind, name, uid);
-        let mut conflicts = Conflicts::default();
+        let mut conflicts = ConflictRetries::default();
         let result = loop {
             match self.try_to_hand_back(namespace, &owner, &lease).await {
                 // the controllers of an owner that runs again change its status

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::json;
-use tenure_index::{GroupKey, PendingStamp, Stamped};
+use tenure_index::{GroupKey, PendingStamp, StampForm};
 use tenure_policy::start;
 use tenure_service::{
     call::ApiError,
@@ -127,7 +127,7 @@ impl Stamps {
             self.count(&stamping, StampResult::WouldStamp);
             let (namespace, group, start) = (&stamping.group.namespace, describe(&stamping), stamping.start);
             info!(%namespace, group, %start, "Dry run: would stamp");
-            self.handles.cluster.with(|index| index.note_stamp(&stamping, Stamped::Said));
+            self.handles.cluster.with(|index| index.note_stamp(&stamping, StampForm::Said));
             return lease.done();
         }
         let result = lease.watch(self.write(&stamping)).await;
@@ -159,7 +159,7 @@ impl Stamps {
                 self.count(stamping, StampResult::Stamped);
                 debug!(%namespace, group, %start, "Stamped");
                 // the ends of runs may have moved
-                self.handles.cluster.change(|index| index.note_stamp(stamping, Stamped::Written(version)));
+                self.handles.cluster.change(|index| index.note_stamp(stamping, StampForm::Written(version)));
                 match stamping.written.saturating_add(1).checked_sub(WITHOUT_WAIT) {
                     Some(more) => lease.again(RETRY.after(more.into())),
                     None => lease.done(),

@@ -401,7 +401,10 @@ mod tests {
     #[test]
     fn a_list_of_notices_is_read_as_the_text_is_and_refused_beside_it() {
         let notices = |spec: Value| RunaiQueue::read(&serde_json::from_value(spec).unwrap()).0.nearest.notice;
-        assert_eq!(notices(json!({"expiryNotices": ["10m", "1h"]})), notices(json!({"expiryNotice": "1h,10m"})));
+        assert_eq!(
+            notices(json!({"expiryNotices": ["10m", "1h"]})),
+            notices(json!({"expiryNotice": "1h,10m"}))
+        );
         assert!(notices(json!({"expiryNotices": ["10m"]})).is_some());
         for (spec, complaint) in [
             (json!({"expiryNotices": ["1h", "soon"]}), "must be a list of up to 8 durations"),

@@ -111,7 +111,7 @@ impl AskingOwner {
 
 /// The queues and floors by which owners are answered.
 #[derive(Clone, Copy, Debug)]
-pub struct KnownCeilings<'q> {
+pub struct CeilingSources<'q> {
     /// The queues of each family.
     pub trees: PerFamily<&'q QueueTree>,
     /// The configuration of floors.
@@ -129,7 +129,7 @@ struct StatedCeiling<'q> {
     limits: QueueLimits,
 }
 
-impl<'q> KnownCeilings<'q> {
+impl<'q> CeilingSources<'q> {
     /// True if a queue is known, or the default queue counts in its place.
     pub fn has(&self, (family, queue): &FamilyQueue) -> bool {
         self.trees[*family].bind(queue).is_some()
@@ -157,7 +157,7 @@ pub fn answer(
     object: Option<&ObjectReference>,
     queues: &BTreeSet<FamilyQueue>,
     absent: &BTreeSet<FamilyQueue>,
-    known: &KnownCeilings<'_>,
+    known: &CeilingSources<'_>,
 ) -> Findings {
     let mut findings = Findings::default();
     findings.warnings.extend(absent.iter().map(|(_, queue)| {

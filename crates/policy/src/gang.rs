@@ -50,7 +50,7 @@ pub fn progress(pod: &Pod) -> PodProgress {
 
 /// The minimums of a workload, in all and by subgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct GangShape {
     /// The kind of the workload's group. None: the workload is a pod by itself.
     pub kind: Option<PodGroupKind>,
     /// The minimum of all pods together. The minimums of subgroups apply besides.
@@ -59,7 +59,7 @@ pub struct Shape {
     tree: Option<Box<SubgroupTree>>,
 }
 
-impl Shape {
+impl GangShape {
     /// Creates the shape of a `PodGroup`. If `minMember` is unset, the minimum of all pods is 1 in
     /// a group without subgroups, and 0 in a group with subgroups, whose own minimums apply.
     pub fn of(kind: PodGroupKind, spec: &PodGroupSpec) -> Self {
@@ -70,7 +70,7 @@ impl Shape {
 
     /// Returns the shape of a pod by itself: a minimum of one pod.
     pub const fn alone() -> &'static Self {
-        const ALONE: &Shape = &Shape { kind: None, minimum: 1, tree: None };
+        const ALONE: &GangShape = &GangShape { kind: None, minimum: 1, tree: None };
         ALONE
     }
 

@@ -75,7 +75,7 @@ pub struct StampWrite<'a> {
 
 /// The rights of a writer of `PodGroup`s, by the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trust {
+pub struct WriterTrust {
     /// True if the writer may set start times.
     pub start: bool,
     /// True if the writer may change the queue of a group.
@@ -127,7 +127,7 @@ pub fn review(
     kind: PodGroupKind,
     object: &RawValue,
     old: Option<&RawValue>,
-    trust: Trust,
+    trust: WriterTrust,
     now: Timestamp,
 ) -> Result<PodGroupReview, Unreadable> {
     let object = RawPodGroup::read(object)?;

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::{Floor, Floors},
-    gang::{Headcount, PodProgress, Shape},
+    gang::{GangShape, Headcount, PodProgress},
     toleration::{self, ClassState},
     tree::{QueueId, QueueTree},
 };
@@ -36,7 +36,7 @@ pub struct Workload<'a> {
     /// The time since which the workload runs. None: it doesn't run, and no floor protects it.
     pub start: Option<Timestamp>,
     /// The number of pods that the workload needs to run, in all and by subgroup.
-    pub shape: &'a Shape,
+    pub shape: &'a GangShape,
     /// The numbers of its pods.
     pub pods: Headcount,
 }
@@ -44,7 +44,7 @@ pub struct Workload<'a> {
 impl<'a> Workload<'a> {
     /// Creates the workload of a pod without a group.
     pub fn alone(place: QueuePlace<'a>, start: Option<Timestamp>) -> Self {
-        Self { place, start, shape: Shape::alone(), pods: Headcount::alone() }
+        Self { place, start, shape: GangShape::alone(), pods: Headcount::alone() }
     }
 
     /// True if the workload may lose pods and run on.

@@ -18,7 +18,7 @@ use tenure_types::{
 };
 
 use crate::{
-    gang::Shape,
+    gang::GangShape,
     requeue::{Backoff, positive},
 };
 
@@ -223,7 +223,7 @@ impl NotReady {
     /// Pods beyond a minimum may take any time, and pods that were not created can't be waited for.
     /// `start` is the start of the run, as far as it is known: pods that were replaced took room
     /// before the present ones.
-    pub fn of(shape: &Shape, pods: &[LivePod], start: Option<Timestamp>) -> Option<Self> {
+    pub fn of(shape: &GangShape, pods: &[LivePod], start: Option<Timestamp>) -> Option<Self> {
         let created = pods.iter().map(|pod| pod.created).min()?;
         let first = pods.iter().filter_map(|pod| pod.scheduled).min();
         let started = first.map(|first| start.map_or(first, |start| start.min(first)));

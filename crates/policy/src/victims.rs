@@ -23,8 +23,8 @@ use crate::{
 
 pub use budgets::MatchingBudget;
 use budgets::violating;
-use exchange::Exchange;
 pub use exchange::Neighbor;
+use exchange::VictimExchange;
 pub use requests::{Requests, ResourceName};
 use wait::{PreemptibleFrom, enough_from};
 
@@ -144,7 +144,8 @@ impl VictimSearch<'_, '_> {
     ) -> Result<Replacements, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);
-        let mut exchange = Exchange::new(self.neighbor, pods, offered, self.limits_volumes).ok_or(None)?;
+        let mut exchange =
+            VictimExchange::new(self.neighbor, pods, offered, self.limits_volumes).ok_or(None)?;
         let may_go = pods.iter().enumerate().map(|(place, pod)| {
             let is_free = exchange.may_go(&pod.neighbor) || offered.contains(&place);
             if is_free { self.may_go(pod) } else { PreemptibleFrom::Never }
@@ -168,7 +169,7 @@ impl VictimSearch<'_, '_> {
         &self,
         taken: &[ReplacementCandidate<'_, '_>],
         needed: &Requests,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut VictimExchange<'_>,
     ) -> Option<Replacements> {
         let mut freed = Requests::sum(taken.iter().map(|of| of.pod.requests));
         for of in taken {

@@ -57,12 +57,12 @@ struct ClockEstimate {
     is_measured: bool,
     /// The spans of the last two minutes, the oldest first. After a long silence the last one
     /// stays.
-    spans: VecDeque<Span>,
+    spans: VecDeque<ClockSpan>,
 }
 
 /// The answers of a span of time, summed up.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct ClockSpan {
     /// The arrival of its first answer.
     begun: Instant,
     /// The latest of the lower bounds. With a single clock it is the closest.
@@ -93,7 +93,7 @@ impl ClockEstimate {
                     span.earliest = bounds;
                 }
             }
-            None => self.spans.push_back(Span { begun: at, latest: bounds.from, earliest: bounds }),
+            None => self.spans.push_back(ClockSpan { begun: at, latest: bounds.from, earliest: bounds }),
         }
         let counts = SPAN.saturating_mul(u32::try_from(SPANS).unwrap_or(u32::MAX));
         // after a long silence, the last answers before it are better than none

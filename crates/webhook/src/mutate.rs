@@ -12,7 +12,7 @@ use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_policy::{
-    pod_group::Trust,
+    pod_group::WriterTrust,
     queue_update::{self, V2Completion},
 };
 use tenure_types::{extension, podgroup::PodGroupKind};
@@ -49,9 +49,9 @@ struct AskedSpec {
 
 impl Mutator {
     /// Returns the changes of `PodGroup`s that a user is trusted with, by the configuration.
-    fn trust(&self, user: &str) -> Trust {
+    fn trust(&self, user: &str) -> WriterTrust {
         let config = self.config.get();
-        Trust { start: config.trusted.contains(user), queue: config.tenancy_writers.contains(user) }
+        WriterTrust { start: config.trusted.contains(user), queue: config.tenancy_writers.contains(user) }
     }
 
     /// Answers a request, and returns the labels for the metrics: group, kind and result.

@@ -15,7 +15,7 @@ use kube::Client;
 use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
-    creation::{self, AskingOwner, KnownCeilings},
+    creation::{self, AskingOwner, CeilingSources},
     expiry::PerFamily,
     owners::{OwnerShape, is_cron_job},
     tree::QueueTree,
@@ -79,10 +79,10 @@ impl OwnerAnswers {
             None => (queues(&HashMap::new()), QueueTree::default()),
         };
         let object = extended(request);
-        let look = |look: &mut dyn FnMut(&KnownCeilings<'_>)| {
+        let look = |look: &mut dyn FnMut(&CeilingSources<'_>)| {
             self.queues.look(|known| {
                 let trees = PerFamily { tensorstack: &t9k, runai: known.tree() };
-                look(&KnownCeilings { trees, floors: &config.floors });
+                look(&CeilingSources { trees, floors: &config.floors });
             });
         };
         let mut unknown = BTreeSet::new();

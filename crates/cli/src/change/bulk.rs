@@ -14,7 +14,7 @@ use crate::{
     cluster::ConnectArgs,
     floors::duration,
     list::{gather::Gatherer, row::WorkloadRow, row::WorkloadState},
-    print::{Reported, print, tell},
+    print::{AlreadyReported, print, tell},
 };
 
 /// Flags that select workloads by the records of their pauses. All of them must hold.
@@ -97,7 +97,7 @@ pub async fn run<C: ChangeCommand>(command: C, connect: ConnectArgs, dry_run: bo
     if inactive > 0 {
         tell(&format!("{inactive} deactivated left out: kubectl tenure activate lets them run again."));
     }
-    ensure!(refused == 0 && !is_incomplete, Reported);
+    ensure!(refused == 0 && !is_incomplete, AlreadyReported);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub struct Forecast {
     free: Vec<FreedAmounts>,
     stays: Vec<StayingPods>,
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
-    workload: Option<RoomFor>,
+    workload: Option<WorkloadRoom>,
 }
 
 /// The amounts that have come free by a time, since now.
@@ -62,7 +62,7 @@ struct StayingPods {
 /// The time by which there is room for a workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RoomFor {
+struct WorkloadRoom {
     workload: String,
     pods: u64,
     /// The time. Null: ceilings alone make no room.
@@ -96,7 +96,7 @@ impl Forecast {
             bound: "at the latest, by ceilings alone",
             free: free_by(occupants, *now, by_node),
             stays: staying(occupants),
-            workload: wanted.map(|document| RoomFor::of(document, cluster)).transpose()?,
+            workload: wanted.map(|document| WorkloadRoom::of(document, cluster)).transpose()?,
         })
     }
 
@@ -190,7 +190,7 @@ fn staying(occupants: &[NodeOccupant]) -> Vec<StayingPods> {
     stays.collect()
 }
 
-impl RoomFor {
+impl WorkloadRoom {
     /// Searches room for a workload on the nodes on which all its pods may run.
     fn of(document: &Document, cluster: &ClusterRoom) -> Result<Self> {
         let ClusterRoom { now, occupants, nodes } = cluster;

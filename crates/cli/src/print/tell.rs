@@ -29,9 +29,9 @@ pub fn warn(what: &str) {
 /// The error of a command that has already printed the reason. The exit code is 1, and nothing more
 /// is printed.
 #[derive(Debug)]
-pub struct Reported;
+pub struct AlreadyReported;
 
-impl fmt::Display for Reported {
+impl fmt::Display for AlreadyReported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("see above")
     }

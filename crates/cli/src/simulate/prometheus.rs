@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{floors::duration, list::view::ListView, snapshot::Snapshot};
 use pods::KnownPods;
-use server::{PrometheusServer, Range, Series, is_too_much, whole};
+use server::{PrometheusServer, Series, TimeRange, is_too_much, whole};
 
 /// The flags for a Prometheus.
 #[derive(Clone, Debug, Args)]
@@ -99,8 +99,8 @@ impl PrometheusArgs {
         let (mut known, mut used, mut read, mut width) = (KnownPods::default(), 0.0, first, WIDEST);
         let mut bar = ProgressBar::new(until.abs_diff(first));
         while read < until {
-            let range = Range { since: read, until: read.saturating_add(width).min(until) };
-            let counted = Range { since: range.since.max(complete).min(range.until), ..range };
+            let range = TimeRange { since: read, until: read.saturating_add(width).min(until) };
+            let counted = TimeRange { since: range.since.max(complete).min(range.until), ..range };
             match async {
                 known.read(&server, range).await?;
                 used_in(&server, counted).await
@@ -124,7 +124,7 @@ impl PrometheusArgs {
         );
         let mut view = ListView::new(Snapshot::new(config, Some(t9k), moment(until)));
         let (mut reader, has_queues) = (PastReader::default(), known.has_queues());
-        known.into_past(namespace, Range { since: first, until }, &mut reader, &mut view);
+        known.into_past(namespace, TimeRange { since: first, until }, &mut reader, &mut view);
         let name = namespace.map_or_else(|| url.to_string(), |of| format!("{url} namespace {of}"));
         let (mut past, mut source) = reader.finish("Prometheus,", name, &mut view, moment(until));
         past.known_since = first;
@@ -166,7 +166,7 @@ async fn covered(server: &PrometheusServer, now: Seconds, last: Seconds) -> Resu
     // the last point is the present
     let since = now.saturating_sub(last.div_euclid(step).max(1).saturating_mul(step));
     let pods = server.window(step).select("kube_pod_created", "");
-    let series = server.over(&format!("count({pods})"), Range { since, until: now }, step).await?;
+    let series = server.over(&format!("count({pods})"), TimeRange { since, until: now }, step).await?;
     let points = series.iter().flat_map(|series| &series.value);
     let times: Vec<Seconds> = points.filter_map(|(time, _)| whole(*time)).collect();
     let after_gap = times.windows(2).rev().find_map(|pair| {
@@ -182,7 +182,7 @@ async fn covered(server: &PrometheusServer, now: Seconds, last: Seconds) -> Resu
 }
 
 /// Asks for the GPU-hours of all pods that ran in a range. 0 for a range shorter than `LOOKBACK`.
-async fn used_in(server: &PrometheusServer, Range { since, until }: Range) -> Result<f64> {
+async fn used_in(server: &PrometheusServer, TimeRange { since, until }: TimeRange) -> Result<f64> {
     let window = server.window(until.saturating_sub(since));
     if window.seconds < LOOKBACK {
         return Ok(0.0);

@@ -119,7 +119,7 @@ pub fn replay(
     policy: &SimulatedPolicy,
     counting: ReportBounds,
 ) -> Replayed {
-    let (before, after) = (Judges::new(past, baseline), Judges::new(past, policy));
+    let (before, after) = (ReplayedPolicy::new(past, baseline), ReplayedPolicy::new(past, policy));
     let mut replayed =
         Replayed { queues: vec![ReplayTally::default(); past.queues.len()], ..Replayed::default() };
     let mut first = 0_usize;
@@ -148,7 +148,7 @@ pub fn replay(
 /// preemption a floor forbids go on until the end of that floor. Time slices change nothing here:
 /// their workloads come back.
 pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
-    let judges = Judges::new(past, policy);
+    let judges = ReplayedPolicy::new(past, policy);
     let mut result = past.clone();
     result.runs.clear();
     for runs in past.workloads() {
@@ -172,11 +172,11 @@ pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
 }
 
 /// A policy, resolved for each queue of the past.
-struct Judges<'t> {
+struct ReplayedPolicy<'t> {
     leaves: Vec<LeafLimits<'t>>,
 }
 
-impl<'t> Judges<'t> {
+impl<'t> ReplayedPolicy<'t> {
     fn new(past: &'t Past, policy: &'t SimulatedPolicy) -> Self {
         Self { leaves: policy.leaves(past) }
     }
@@ -259,7 +259,13 @@ impl ReplayTally {
     }
 
     /// Adds a run that was preempted.
-    fn preempted(&mut self, run: &PastRun, before: &Judges<'_>, after: &Judges<'_>, counting: ReportBounds) {
+    fn preempted(
+        &mut self,
+        run: &PastRun,
+        before: &ReplayedPolicy<'_>,
+        after: &ReplayedPolicy<'_>,
+        counting: ReportBounds,
+    ) {
         let numbers = &mut self.numbers;
         let ran = run.end.saturating_sub(run.start);
         let is_early = ran < counting.lost_within.as_secs();

@@ -69,7 +69,7 @@ pub struct Trace {
 }
 
 /// A line that was read.
-enum TraceLine {
+enum JobLine {
     Run,
     /// A job that has never run.
     NeverStarted,
@@ -79,7 +79,7 @@ enum TraceLine {
 }
 
 /// The reason why a line can't be read, and the part of the line that is wrong.
-type LineError = (&'static str, String);
+type BadField = (&'static str, String);
 
 /// The reader of a format.
 enum TraceReader {
@@ -105,7 +105,7 @@ impl TraceReader {
         line: u64,
         options: &TraceOptions,
         past: &mut Past,
-    ) -> Result<TraceLine, LineError> {
+    ) -> Result<JobLine, BadField> {
         match self {
             Self::Table(table) => table.take(text, line, options, past),
             Self::Swf(swf) => swf.take(text, options, past),
@@ -141,9 +141,9 @@ pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Res
             }
         };
         match reader.take(text, number, options, &mut past) {
-            Ok(TraceLine::Run | TraceLine::Comment) => {}
-            Ok(TraceLine::NeverStarted) => past.never_started += 1,
-            Ok(TraceLine::Step) => steps += 1,
+            Ok(JobLine::Run | JobLine::Comment) => {}
+            Ok(JobLine::NeverStarted) => past.never_started += 1,
+            Ok(JobLine::Step) => steps += 1,
             Err((reason, value)) => broken.add(number, reason, &value),
         }
     }

@@ -80,7 +80,7 @@ struct StrayPod {
 /// A workload, as the page gets it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ShownRow<'r> {
+struct PageRow<'r> {
     #[serde(flatten)]
     row: &'r WorkloadRow,
     /// True if no queue of this name exists, as far as the user may see.
@@ -90,7 +90,7 @@ struct ShownRow<'r> {
 /// A queue of the run.ai family, as the page gets it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ShownQueue<'t> {
+struct PageQueue<'t> {
     #[serde(flatten)]
     row: QueueRow<'t>,
     family: &'static str,
@@ -243,7 +243,7 @@ impl PageLook {
             while rows.contains_key(&id) {
                 id.push('\'');
             }
-            rows.insert(id, shown(to_value(ShownRow { row: &row, queue_is_unknown: is_unknown })?));
+            rows.insert(id, shown(to_value(PageRow { row: &row, queue_is_unknown: is_unknown })?));
         }
         let simulation = options.simulation.clone().map(|report| ("simulation", report));
         let parts = parts.into_iter().chain(simulation).map(|(name, part)| (name, shown(part)));
@@ -281,7 +281,7 @@ fn queues(snapshot: &Snapshot) -> Result<Value> {
         let place = snapshot.tree().find(row.name);
         let reclaim: SourcedValue = snapshot.floors.reclaim(snapshot.tree(), None, place, None).into();
         let family = Family::Runai.row().name;
-        all.push(to_value(ShownQueue { row, family, reclaim_min_runtime: reclaim })?);
+        all.push(to_value(PageQueue { row, family, reclaim_min_runtime: reclaim })?);
     }
     let tree = snapshot.index.trees()[Family::Tensorstack];
     for (name, _) in tree.queues() {

@@ -17,10 +17,10 @@ use super::{
     tally::tally,
 };
 use crate::{
-    AnnotatedKind, NoEffect, PendingStamp, RunPlace, Stamped, Uid,
+    AnnotatedKind, IneffectiveReason, PendingStamp, RunPlace, StampForm, Uid,
     deadlines::ManagedPod,
     grants::Grants,
-    own::{Ineffective, LabelledOwner},
+    own::{IneffectiveValue, LabelledOwner},
     paused::Paused,
     times::time,
 };
@@ -137,7 +137,7 @@ impl CeilingIndex {
     }
 
     /// Records a stamp that was written, or that was logged by a dry run.
-    pub fn note_stamp(&mut self, stamping: &PendingStamp, stamped: Stamped) {
+    pub fn note_stamp(&mut self, stamping: &PendingStamp, stamped: StampForm) {
         self.objects.gangs.note_stamp(stamping, stamped);
     }
 
@@ -233,7 +233,7 @@ impl CeilingIndex {
     /// Takes the notes about values without effect that are to be reported now: at most one per
     /// namespace, and at most `most`. A note about a queue concerns a workload that is at least 10
     /// seconds and less than 10 minutes old: queues and pods may be created after the workload.
-    pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
+    pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<IneffectiveValue> {
         self.reschedule();
         self.note_labels(now);
         let Self { objects, reader } = self;
@@ -259,9 +259,9 @@ impl CeilingIndex {
                 self.objects.interner.own.labelled.insert(uid, owner);
             } else if age < OF_LATE && self.pods_under(&owner.namespace, uid).next().is_none() {
                 let LabelledOwner { source, namespace, name, .. } = owner;
-                let (bearer, why) = (AnnotatedKind::Owner(source), NoEffect::LabelOnOwner);
+                let (bearer, why) = (AnnotatedKind::Owner(source), IneffectiveReason::LabelOnOwner);
                 let (namespace, name) = (namespace.into(), name.into());
-                self.objects.interner.own.note(Ineffective { bearer, namespace, name, uid, why });
+                self.objects.interner.own.note(IneffectiveValue { bearer, namespace, name, uid, why });
             }
         }
     }
@@ -327,7 +327,7 @@ mod tests {
     use tenure_types::{paused::ExceededCeiling, podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
-    use crate::{AnnotatedKind, CeilingOptions, NoEffect};
+    use crate::{AnnotatedKind, CeilingOptions, IneffectiveReason};
 
     fn pod(name: &str, more: &Value) -> projection::Pod {
         let mut metadata = json!({
@@ -368,7 +368,7 @@ mod tests {
     fn told(
         pods: &[projection::Pod],
         prepare: impl FnOnce(&mut CeilingIndex),
-    ) -> Vec<(AnnotatedKind, String, NoEffect)> {
+    ) -> Vec<(AnnotatedKind, String, IneffectiveReason)> {
         let mut index = CeilingIndex::new(CeilingOptions::default());
         index.apply_queue("own", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
         prepare(&mut index);
@@ -385,10 +385,10 @@ mod tests {
         }
     }
 
-    fn longer() -> NoEffect {
+    fn longer() -> IneffectiveReason {
         let ceiling =
             ExceededCeiling { max_duration: "1h".into(), queue: Some("own".into()), extended: None };
-        NoEffect::Longer { own: SignedDuration::from_hours(2), ceiling }
+        IneffectiveReason::Longer { own: SignedDuration::from_hours(2), ceiling }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::SignedDuration;
 use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
-    gang::Shape,
+    gang::GangShape,
     notice::NoticePoints,
     pod_group::{group_counts, is_shorter},
     ready::{NotReady, PodsReady},
@@ -18,8 +18,8 @@ use crate::{
     Uid,
     cluster::ClusterObjects,
     deadlines::{BoundRun, Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
-    own::{AnnotatedKind, Ineffective, NoEffect},
-    podgroups::{GroupQueue, GroupWorkload, OfGroups},
+    own::{AnnotatedKind, IneffectiveReason, IneffectiveValue},
+    podgroups::{GroupFacts, GroupQueue, GroupWorkload},
     times::Milliseconds,
 };
 
@@ -93,19 +93,19 @@ fn unknown_queue(objects: &mut ClusterObjects, standing: &PodStanding) -> Option
 
 /// Returns the note about a queue that doesn't exist, for the workload of a pod. None: the pod's
 /// queues exist.
-pub fn without_queue(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+pub fn without_queue(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<IneffectiveValue> {
     let standing = standing(objects, uid, pod);
     let (family, queue) = unknown_queue(objects, &standing)?;
     let workload = objects.owners.root(pod.controller).unwrap_or(uid);
     let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
-    let why = NoEffect::UnknownQueue { family, queue: queue.to_string() };
-    Some(Ineffective { bearer: AnnotatedKind::Pod, namespace, name, uid: workload, why })
+    let why = IneffectiveReason::UnknownQueue { family, queue: queue.to_string() };
+    Some(IneffectiveValue { bearer: AnnotatedKind::Pod, namespace, name, uid: workload, why })
 }
 
 /// Returns the note about an own ceiling that is longer than that of the pod's queue. The note
 /// names the object that bears the ceiling: the root owner, a `PodGroup` or the pod. None: the own
 /// ceiling counts, or no object bears it any more.
-pub fn ineffective(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+pub fn ineffective(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<IneffectiveValue> {
     let standing = standing(objects, uid, pod);
     let own = ignored_own(objects, &standing)?;
     let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
@@ -124,8 +124,8 @@ pub fn ineffective(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> 
     } else {
         return None;
     };
-    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.trees())? };
-    Some(Ineffective { bearer, namespace, name, uid, why })
+    let why = IneffectiveReason::Longer { own, ceiling: standing.ceiling(objects.trees())? };
+    Some(IneffectiveValue { bearer, namespace, name, uid, why })
 }
 
 /// Returns the time by which the workload of a pod must be ready. A pod that takes no room may
@@ -141,7 +141,7 @@ pub fn ready_until(
     if rules.count_from == CountFrom::Scheduled {
         pod.started?;
     }
-    let alone = || NotReady::of(Shape::alone(), &[pod.live_pod()], None);
+    let alone = || NotReady::of(GangShape::alone(), &[pod.live_pod()], None);
     let lacking = if standing.is_grouped { standing.lacking } else { alone() };
     let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: counters have only queues that exist
@@ -219,10 +219,10 @@ pub fn standing_below(
     objects: &mut ClusterObjects,
     root: Option<SignedDuration>,
     (uid, pod): (Uid, &ManagedPod),
-    of_groups: OfGroups,
+    of_groups: GroupFacts,
 ) -> PodStanding {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
-    let OfGroups { queues: mut of, own: _, is_grouped, start, lacking } = of_groups;
+    let GroupFacts { queues: mut of, own: _, is_grouped, start, lacking } = of_groups;
     let mut by_default = PerFamily::default();
     let queues = PerFamily::new(|family| {
         let (queue, name) = queue(objects, family, pod, of[family].take());

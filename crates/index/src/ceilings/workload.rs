@@ -4,7 +4,7 @@
 
 use tenure_policy::{
     expiry::Family,
-    gang::{PodProgress, Shape, progress},
+    gang::{GangShape, PodProgress, progress},
     preemption::{QueuePlace, Workload},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
@@ -44,7 +44,7 @@ impl CeilingIndex {
         }
         let runs = progress(pod) == PodProgress::Running;
         let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
-        let shape = Shape::alone();
+        let shape = GangShape::alone();
         let whole = Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) };
         PodWorkload { whole, part: None, subgroup: 0 }
     }

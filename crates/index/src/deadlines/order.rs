@@ -1,4 +1,4 @@
-//! Pods in the order in which their tasks are due. Each [`Order`] has two lanes, and all due pods
+//! Pods in the order in which their tasks are due. Each [`DueOrder`] has two lanes, and all due pods
 //! of the first come before those of the second: pods whose run could not be ended before can't
 //! hold up others. Evictions and notices use the first lane alone.
 
@@ -36,7 +36,7 @@ pub enum Lane {
     Again,
 }
 
-/// The place of a pod in an [`Order`]: a lane, and a time in milliseconds since the epoch. By
+/// The place of a pod in a [`DueOrder`]: a lane, and a time in milliseconds since the epoch. By
 /// default, a pod has no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OrderSlot(i64);
@@ -82,9 +82,9 @@ impl OrderSlot {
 
 /// Pods by the time at which a task is due.
 #[derive(Debug, Default)]
-pub struct Order(BTreeSet<(OrderSlot, Uid)>);
+pub struct DueOrder(BTreeSet<(OrderSlot, Uid)>);
 
-impl Order {
+impl DueOrder {
     /// Moves a pod from its place in `slot` to another, and updates `slot`.
     pub fn place(&mut self, uid: Uid, slot: &mut OrderSlot, to: OrderSlot) {
         if *slot == to {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_moves_leaves_the_lane_that_it_stood_in() {
-        let (mut order, mut slot, uid) = (Order::default(), OrderSlot::NONE, Uid::of("a"));
+        let (mut order, mut slot, uid) = (DueOrder::default(), OrderSlot::NONE, Uid::of("a"));
         order.place(uid, &mut slot, OrderSlot::new(Lane::First, 5));
         order.place(uid, &mut slot, OrderSlot::new(Lane::Again, 7));
         assert_eq!(
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn first_tries_come_before_others_that_are_due_earlier() {
-        let mut order = Order::default();
+        let mut order = DueOrder::default();
         for (uid, lane, at) in [("again", Lane::Again, 1), ("first", Lane::First, 5)] {
             order.place(Uid::of(uid), &mut { OrderSlot::NONE }, OrderSlot::new(lane, at));
         }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_next_that_is_not_due_is_found_behind_those_that_are() {
-        let mut order = Order::default();
+        let mut order = DueOrder::default();
         for (uid, lane, at) in [("a", Lane::First, 1), ("b", Lane::Again, 3), ("c", Lane::First, 5)] {
             order.place(Uid::of(uid), &mut { OrderSlot::NONE }, OrderSlot::new(lane, at));
         }

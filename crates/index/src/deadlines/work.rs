@@ -7,18 +7,18 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 
 use super::{
-    ActionOutcome, Deadlines, DueBatch, DueKey, DuePod, DueWork, MOST_IN_BATCH, ManagedPod, Orders, Task,
+    ActionOutcome, Deadlines, DueBatch, DueKey, DueOrders, DuePod, DueWork, MOST_IN_BATCH, ManagedPod, Task,
     TaskSet,
-    order::{Lane, Order},
+    order::{DueOrder, Lane},
 };
 use crate::{
     Uid,
     times::{NEVER, time},
 };
 
-impl Orders {
+impl DueOrders {
     /// Returns the orders of a set of tasks, the most urgent first.
-    fn of(&self, tasks: TaskSet) -> impl Iterator<Item = (Task, &Order)> {
+    fn of(&self, tasks: TaskSet) -> impl Iterator<Item = (Task, &DueOrder)> {
         let order = |task| match task {
             Task::Expire => &self.expiries,
             Task::Evict => &self.evictions,

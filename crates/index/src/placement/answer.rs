@@ -74,7 +74,7 @@ pub enum Rejection {
 }
 
 /// Buffers that are filled for each node: to allocate them each time takes longer than most answers.
-struct Scratch<'o, 'q, 'i> {
+struct NodeBuffers<'o, 'q, 'i> {
     /// The workloads that were met so far.
     workloads: WorkloadCache<'q, 'i>,
     /// The pods that were offered, with their uids as the scheduler writes them.
@@ -186,7 +186,7 @@ impl<'i> PreemptionQuery<'_, 'i> {
     /// allowed searches.
     fn nodes(&self, offers: &[OfferedVictims<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
         let workloads = WorkloadCache::new(self.index, self.question.rules.tree);
-        let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
+        let mut scratch = NodeBuffers { workloads, found: Vec::new(), here: Vec::new(), searches };
         let mut answers = Vec::with_capacity(offers.len());
         for offer in offers {
             answers.push(self.node(offer, &mut scratch));
@@ -197,8 +197,12 @@ impl<'i> PreemptionQuery<'_, 'i> {
         answers
     }
 
-    fn node<'o>(&self, offer: &'o OfferedVictims<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> NodeVerdict<'i> {
-        let Scratch { workloads, found, here, searches } = scratch;
+    fn node<'o>(
+        &self,
+        offer: &'o OfferedVictims<'i>,
+        scratch: &mut NodeBuffers<'o, '_, 'i>,
+    ) -> NodeVerdict<'i> {
+        let NodeBuffers { workloads, found, here, searches } = scratch;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
         found.extend(offer.victims.iter().map(|text| {

@@ -3,7 +3,7 @@
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{gang::Shape, start};
+use tenure_policy::{gang::GangShape, start};
 use tenure_types::{
     keys,
     podgroup::{self, PodGroupKind},
@@ -42,7 +42,7 @@ pub struct GroupRecord {
     /// The workload's own ceiling.
     pub own: Option<SignedDuration>,
     /// The pods that the group takes to run, in all and by subgroup.
-    pub shape: Shape,
+    pub shape: GangShape,
 }
 
 impl GroupRecord {
@@ -59,7 +59,7 @@ impl GroupRecord {
             stamp: start::stamp(&group.metadata).and_then(Result::ok),
             queue: queue.map(|queue| interner.names.shared(queue)),
             own: interner.own.read(AnnotatedKind::PodGroup(kind), &group.metadata),
-            shape: Shape::of(kind, &spec),
+            shape: GangShape::of(kind, &spec),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{num::NonZeroU64, sync::Arc};
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{PodProgress, Shape, progress},
+    gang::{GangShape, PodProgress, progress},
     ready::LivePod,
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
@@ -81,7 +81,7 @@ impl GroupMember {
     }
 
     /// Returns the number of the pod's subgroup in a group of this shape.
-    pub fn number(&self, shape: &Shape) -> usize {
+    pub fn number(&self, shape: &GangShape) -> usize {
         let of = self.of.iter().find(|membership| Some(membership.group.kind) == shape.kind);
         shape.number(of.and_then(|of| of.subgroup.as_deref()))
     }

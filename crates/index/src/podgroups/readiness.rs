@@ -3,7 +3,7 @@
 //! any more.
 
 use tenure_policy::{
-    gang::{GangCounts, Shape},
+    gang::{GangCounts, GangShape},
     ready::{NotReady, Readiness, RunMemory},
 };
 
@@ -11,7 +11,7 @@ use super::members::GroupMember;
 use crate::times::{Milliseconds, in_time};
 
 /// A change of counts by one pod.
-type CountChange = fn(&mut GangCounts, &Shape, usize);
+type CountChange = fn(&mut GangCounts, &GangShape, usize);
 
 /// The counts of ready pods of a `PodGroup`, and the memory of its run.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub struct RunReadiness {
 
 impl RunReadiness {
     /// Counts all members again, by another shape.
-    pub fn count<'m>(&mut self, shape: &Shape, members: impl Iterator<Item = &'m GroupMember>) {
+    pub fn count<'m>(&mut self, shape: &GangShape, members: impl Iterator<Item = &'m GroupMember>) {
         let none = shape.counts(0, |_| 0);
         (self.ready, self.known) = (none.clone(), none);
         for member in members {
@@ -39,7 +39,7 @@ impl RunReadiness {
     }
 
     /// Counts `new` in place of `old`. None: the pod joins or leaves.
-    pub fn replace(&mut self, shape: &Shape, old: Option<&GroupMember>, new: Option<&GroupMember>) {
+    pub fn replace(&mut self, shape: &GangShape, old: Option<&GroupMember>, new: Option<&GroupMember>) {
         for (member, change) in [(old, GangCounts::remove as CountChange), (new, GangCounts::add)] {
             let Some(member) = member else { continue };
             let (readiness, number) = (member.readiness.get(), member.number(shape));
@@ -54,7 +54,7 @@ impl RunReadiness {
 
     /// Remembers if the run is ready, or was. `lacks_none` returns true if the present pods lack no
     /// ready pod.
-    pub fn remember(&mut self, shape: &Shape, lacks_none: impl FnOnce() -> bool) {
+    pub fn remember(&mut self, shape: &GangShape, lacks_none: impl FnOnce() -> bool) {
         self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape), lacks_none);
     }
 

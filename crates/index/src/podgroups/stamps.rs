@@ -34,7 +34,7 @@ pub struct PendingStamp {
 
 /// The way in which a stamp was given to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stamped {
+pub enum StampForm {
     /// The stamp was written, and this is the group's version now.
     Written(String),
     /// The stamp was only logged, in a dry run, and isn't logged again for the same start.
@@ -136,13 +136,13 @@ impl Gangs {
     }
 
     /// Records a stamp that was written or logged. Another group of the same name is left alone.
-    pub fn note_stamp(&mut self, stamping: &PendingStamp, stamped: Stamped) {
+    pub fn note_stamp(&mut self, stamping: &PendingStamp, stamped: StampForm) {
         let Some(gang) = self.by_key.get_mut(&stamping.group) else { return };
         let (Some(keeper), Some(group)) = (&mut gang.keeper, &mut gang.group) else { return };
         if *group.uid != *stamping.uid {
             return;
         }
-        let Stamped::Written(version) = stamped else {
+        let StampForm::Written(version) = stamped else {
             keeper.stamp.said = milliseconds(stamping.start);
             return;
         };

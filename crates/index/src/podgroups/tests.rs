@@ -9,7 +9,7 @@ use tenure_types::{
 };
 
 use super::Gangs;
-use crate::{CeilingIndex, CeilingOptions, PendingStamp, Stamped, Uid};
+use crate::{CeilingIndex, CeilingOptions, PendingStamp, StampForm, Uid};
 
 const RUNAI: PodGroupKind = PodGroupKind::Runai;
 
@@ -88,7 +88,7 @@ fn stamp(index: &mut CeilingIndex, version: u32) -> Option<i64> {
 }
 
 fn write(index: &mut CeilingIndex, stamping: &PendingStamp, version: u32) {
-    index.note_stamp(stamping, Stamped::Written(version.to_string()));
+    index.note_stamp(stamping, StampForm::Written(version.to_string()));
 }
 
 fn end(index: &mut CeilingIndex) -> Option<i64> {
@@ -332,7 +332,7 @@ fn what_is_only_said_is_said_once_for_each_start() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
     let stamping = new_stamping(&mut index).unwrap();
-    index.note_stamp(&stamping, Stamped::Said);
+    index.note_stamp(&stamping, StampForm::Said);
     index.apply_pod(&pod("b", 0, Some(7)));
     assert_eq!(new_stamping(&mut index), None);
     for uid in ["a", "b"] {

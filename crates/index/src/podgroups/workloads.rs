@@ -8,7 +8,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::PerFamily,
-    gang::{CountedPods, CrewMember, Crews, Headcount, Shape},
+    gang::{CountedPods, CrewMember, Crews, GangShape, Headcount},
     ready::NotReady,
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -34,7 +34,7 @@ pub struct GroupWorkload<'g> {
     /// The queue that the group names, in the family of its kind.
     pub queue: Option<&'g ArcStr>,
     /// The number of pods that the group takes to run, in all and of each subgroup.
-    pub shape: &'g Shape,
+    pub shape: &'g GangShape,
     /// The pods that name the group, and are neither finished nor terminating, in the order of
     /// their uids.
     pub members: &'g [Uid],
@@ -45,7 +45,7 @@ pub struct GroupWorkload<'g> {
 
 /// The facts about a pod that its groups add.
 #[derive(Debug, Default)]
-pub struct OfGroups {
+pub struct GroupFacts {
     /// The queue that the groups name in each family.
     pub queues: PerFamily<Option<GroupQueue<ArcStr>>>,
     /// The least of the workload's own ceilings.
@@ -170,8 +170,8 @@ impl Gangs {
     }
 
     /// Returns the facts that the groups of a pod add to it.
-    pub fn of(&self, memberships: &[Membership]) -> OfGroups {
-        let mut of = OfGroups::default();
+    pub fn of(&self, memberships: &[Membership]) -> GroupFacts {
+        let mut of = GroupFacts::default();
         for (GroupWorkload { start, gang, group, .. }, _) in self.existing(memberships).rev() {
             // the groups are in reverse order, so that the first one counts
             (of.is_grouped, of.start, of.lacking) = (true, start, gang.lacking());

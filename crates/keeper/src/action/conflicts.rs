@@ -1,6 +1,6 @@
 //! Retries of changes whose object was changed since it was read.
 //!
-//! The `Pauser` and the controllers of returns and hand-backs have one [`Conflicts`] for each
+//! The `Pauser` and the controllers of returns and hand-backs have one [`ConflictRetries`] for each
 //! change.
 
 use std::time::Duration;
@@ -16,12 +16,12 @@ const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::fr
 /// The retries of a change. Each reads the object again, after a wait: two writers that retry at
 /// once would conflict each time.
 #[derive(Debug, Default)]
-pub struct Conflicts {
+pub struct ConflictRetries {
     /// The number of waits so far.
     retries: u32,
 }
 
-impl Conflicts {
+impl ConflictRetries {
     /// True if the object may be read once more.
     pub const fn may_retry(&self) -> bool {
         self.retries < READS.saturating_sub(1)
@@ -51,7 +51,7 @@ mod tests {
     async fn the_waits_grow_differ_and_are_few() {
         let mut totals = HashSet::new();
         for _ in 0..20 {
-            let (begun, mut conflicts, mut waits) = (Instant::now(), Conflicts::default(), Vec::new());
+            let (begun, mut conflicts, mut waits) = (Instant::now(), ConflictRetries::default(), Vec::new());
             while conflicts.may_retry() {
                 let before = Instant::now();
                 conflicts.wait().await;

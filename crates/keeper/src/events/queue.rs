@@ -62,7 +62,7 @@ pub struct EventQueue {
     /// The events, each once.
     pub work: WorkQueue<QueuedEvent>,
     /// The results of recent calls.
-    outcomes: Arc<Mutex<Outcomes>>,
+    outcomes: Arc<Mutex<RecentCalls>>,
     metrics: Metrics,
     /// The acts whose events may be missing.
     outbox: EventOutbox,
@@ -121,7 +121,7 @@ impl Work for QueuedEvent {
 
 /// The results of recent calls.
 #[derive(Debug, Default)]
-struct Outcomes {
+struct RecentCalls {
     /// The number of events that were to come before an act.
     first: u64,
     /// The number of waits in vain since an event was written.
@@ -239,7 +239,7 @@ impl EventQueue {
     /// is left.
     pub fn leave(&self) {
         let waiting = self.work.clear();
-        *self.outcomes.lock() = Outcomes::default();
+        *self.outcomes.lock() = RecentCalls::default();
         self.count();
         for event in waiting.iter().filter(|event| event.record.action == DELETING) {
             let left = Mutex::new(event.left_since().or_else(|| Some(Instant::now())));

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{AnnotatedKind, Ineffective, NoEffect};
+use tenure_index::{AnnotatedKind, IneffectiveReason, IneffectiveValue};
 use tenure_policy::{creation, naming::reference, pause, reason::EventReason};
 use tracing::warn;
 
@@ -44,41 +44,41 @@ pub async fn tell_owed(pauser: &Pauser) {
 
 /// Returns the event about a value of a user that has no effect, and logs the value. Each value has
 /// one event. None: the object that gets the event isn't known any more.
-async fn without_effect(pauser: &Pauser, of: Ineffective) -> Option<EventRecord> {
+async fn without_effect(pauser: &Pauser, of: IneffectiveValue) -> Option<EventRecord> {
     let (reason, note) = match &of.why {
-        NoEffect::Invalid { value, error } => {
+        IneffectiveReason::Invalid { value, error } => {
             (EventReason::InvalidMaxDuration, pause::own_invalid(value, error))
         }
-        NoEffect::Longer { own, ceiling } => {
+        IneffectiveReason::Longer { own, ceiling } => {
             (EventReason::MaxDurationIgnored, pause::own_ignored(*own, ceiling))
         }
-        NoEffect::UnknownQueue { family, queue } => {
+        IneffectiveReason::UnknownQueue { family, queue } => {
             (EventReason::QueueNotFound, pause::unknown_queue(*family, queue))
         }
-        NoEffect::LabelOnOwner => {
+        IneffectiveReason::LabelOnOwner => {
             let key = unused_label(pauser, &of).await?;
             (EventReason::QueueLabelUnused, pause::unused_label(key))
         }
     };
     let object = match of.why {
-        NoEffect::UnknownQueue { .. } => pauser.object_of(&of.namespace, &of.name).await.ok()??,
+        IneffectiveReason::UnknownQueue { .. } => pauser.object_of(&of.namespace, &of.name).await.ok()??,
         _ => owner_of(pauser, &of)?,
     };
-    let Ineffective { namespace, name, .. } = of;
+    let IneffectiveValue { namespace, name, .. } = of;
     warn!(%namespace, %name, kind = object.kind, note, "What a user wrote has no effect");
     let object = reference(&object, Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()));
     Some(EventRecord::new(&object, reason, "Reading", note, pauser.handles.now()))
 }
 
 /// Returns the object that bears the value. None: no watch shows its kind.
-fn owner_of(pauser: &Pauser, of: &Ineffective) -> Option<OwnerReference> {
+fn owner_of(pauser: &Pauser, of: &IneffectiveValue) -> Option<OwnerReference> {
     let (api_version, kind) = kind_of(&pauser.handles.cluster, of.bearer)?;
     Some(refer(&api_version, &kind, &of.name, &of.uid.text()))
 }
 
 /// Returns the label of a queue that an owner has itself, and its pods lack. None: there is no such
 /// label, or the owner can't be read.
-async fn unused_label(pauser: &Pauser, of: &Ineffective) -> Option<&'static str> {
+async fn unused_label(pauser: &Pauser, of: &IneffectiveValue) -> Option<&'static str> {
     let owner = owner_of(pauser, of)?;
     let found = pauser.handles.objects.get(&of.namespace, &owner).await.ok()?;
     creation::unused_label(&owner, &found.value, &pauser.handles.config.get().table)

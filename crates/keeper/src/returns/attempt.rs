@@ -21,7 +21,7 @@ use tenure_types::{
 use tracing::warn;
 
 use super::{Requeuer, ReturningOwner};
-use crate::action::Conflicts;
+use crate::action::ConflictRetries;
 
 /// The result of a try to resume an owner.
 pub enum Attempt {
@@ -64,7 +64,7 @@ impl Requeuer {
         owner: &OwnerReference,
         lease: &Lease<ReturningOwner>,
     ) -> Result<Attempt, ApiError> {
-        let mut conflicts = Conflicts::default();
+        let mut conflicts = ConflictRetries::default();
         loop {
             match self.try_to_resume(paused, owner, lease).await {
                 Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,

@@ -5,7 +5,7 @@ use std::{hint::black_box, time::Instant};
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     floor::Floors,
-    gang::{PodProgress, Shape},
+    gang::{GangShape, PodProgress},
     preemption::{Preemptor, QueuePlace, Rules, Victim, Workload},
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
@@ -155,7 +155,7 @@ fn earlier(numbers: &mut Numbers) -> Timestamp {
 }
 
 /// The shape of a group of so many pods, or of subgroups of one.
-fn shape(minimum: Option<usize>, subgroups: &[&str]) -> &'static Shape {
+fn shape(minimum: Option<usize>, subgroups: &[&str]) -> &'static GangShape {
     let sub_group = |name: &&str| SubGroup { name: (*name).to_owned(), ..SubGroup::default() };
     let spec = PodGroupSpec {
         queue: None,
@@ -163,7 +163,7 @@ fn shape(minimum: Option<usize>, subgroups: &[&str]) -> &'static Shape {
         min_sub_group: None,
         sub_groups: subgroups.iter().map(sub_group).collect(),
     };
-    Box::leak(Box::new(Shape::of(PodGroupKind::Runai, &spec)))
+    Box::leak(Box::new(GangShape::of(PodGroupKind::Runai, &spec)))
 }
 
 fn class(workload: usize) -> ClassState {

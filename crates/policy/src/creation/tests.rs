@@ -67,7 +67,7 @@ fn answered(research: &Value, kind: &str, new: &Value) -> (Vec<String>, Vec<Stri
     let ceiling = "10m".parse().ok();
     let t9k = [("demo", RunaiQueue { ceiling, ..RunaiQueue::default() })].into_iter().collect();
     let (tree, floors) = (tree(research), Floors::default());
-    let known = KnownCeilings { trees: PerFamily { tensorstack: &t9k, runai: &tree }, floors: &floors };
+    let known = CeilingSources { trees: PerFamily { tensorstack: &t9k, runai: &tree }, floors: &floors };
     let (queues, absent) = (queues(&owner), BTreeSet::new());
     let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues, &absent, &known);
     (errors.iter().map(ToString::to_string).collect(), warnings)
@@ -446,7 +446,7 @@ fn values_of_the_wrong_shape_ask_for_nothing() {
 fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() {
     let owner = read("batch/Job", &job(0, "reserch"), None).unwrap();
     let (t9k, runai, floors) = (QueueTree::default(), tree(&json!({})), Floors::default());
-    let known = KnownCeilings { trees: PerFamily { tensorstack: &t9k, runai: &runai }, floors: &floors };
+    let known = CeilingSources { trees: PerFamily { tensorstack: &t9k, runai: &runai }, floors: &floors };
     let queues = queues(&owner);
     let absent: BTreeSet<_> = queues.iter().filter(|queue| !known.has(queue)).cloned().collect();
     let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues, &absent, &known);

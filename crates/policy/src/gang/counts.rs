@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Shape, tree::SubgroupNode};
+use super::{GangShape, tree::SubgroupNode};
 
 /// The numbers of pods of a workload and of each subgroup. They must always be used with the shape
 /// by which they were counted.
@@ -26,13 +26,13 @@ impl GangCounts {
     }
 
     /// Returns the number of pods of a subgroup. Zero if no subgroup has this number.
-    pub fn of_leaf(&self, shape: &Shape, number: usize) -> u32 {
+    pub fn of_leaf(&self, shape: &GangShape, number: usize) -> u32 {
         self.nodes.get(number).filter(|_| number < shape.leaves()).copied().unwrap_or_default()
     }
 
     /// Counts one more pod of a subgroup. The count goes on to a parent only where the pod
     /// completes a minimum.
-    pub fn add(&mut self, shape: &Shape, number: usize) {
+    pub fn add(&mut self, shape: &GangShape, number: usize) {
         self.total = self.total.saturating_add(1);
         for (number, node) in shape.way_up(number) {
             let Some(count) = self.nodes.get_mut(number) else { return };
@@ -45,7 +45,7 @@ impl GangCounts {
 
     /// Counts one pod of a subgroup less. The count goes on to a parent only where a minimum isn't
     /// met any more.
-    pub fn remove(&mut self, shape: &Shape, number: usize) {
+    pub fn remove(&mut self, shape: &GangShape, number: usize) {
         self.total = self.total.saturating_sub(1);
         for (number, node) in shape.way_up(number) {
             let Some(count) = self.nodes.get_mut(number) else { return };
@@ -61,7 +61,7 @@ impl GangCounts {
     ///
     /// Pods are spared one after the other. A subgroup or parent in `tight` can't lose any more,
     /// and is marked so that no later pod looks above it.
-    pub(super) fn spare(&mut self, shape: &Shape, number: usize, tight: &mut [bool]) -> bool {
+    pub(super) fn spare(&mut self, shape: &GangShape, number: usize, tight: &mut [bool]) -> bool {
         if self.total <= shape.minimum {
             return false;
         }
@@ -91,13 +91,13 @@ impl GangCounts {
     }
 
     /// True if the pods meet the workload's minimums.
-    pub fn are_enough(&self, shape: &Shape) -> bool {
+    pub fn are_enough(&self, shape: &GangShape) -> bool {
         let root = || shape.tree.as_ref().and_then(|tree| tree.nodes.last()).zip(self.nodes.last());
         self.total >= shape.minimum && root().is_none_or(|(root, count)| *count >= root.minimum)
     }
 
     /// True if the pods meet the minimums, and there is a pod without which the others still do.
-    pub fn can_spare_one(&self, shape: &Shape) -> bool {
+    pub fn can_spare_one(&self, shape: &GangShape) -> bool {
         let spare_one = || shape.tree.as_ref().is_none_or(|tree| tree.can_spare_one(self.total, &self.nodes));
         self.total > shape.minimum && self.are_enough(shape) && spare_one()
     }
@@ -106,7 +106,7 @@ impl GangCounts {
     /// losses, and the minimum. `lost` has the losses by the number of the node.
     pub(crate) fn left<'c>(
         &'c self,
-        shape: &'c Shape,
+        shape: &'c GangShape,
         number: usize,
         lost: &'c BTreeMap<usize, u32>,
     ) -> impl Iterator<Item = (u32, u32, u32)> {
@@ -119,7 +119,7 @@ impl GangCounts {
 
     /// Adds the losses when this number of pods of a subgroup goes: the pods, and one at each
     /// parent of a node that falls below its minimum by that.
-    pub(crate) fn lose(&self, shape: &Shape, number: usize, pods: u32, lost: &mut BTreeMap<usize, u32>) {
+    pub(crate) fn lose(&self, shape: &GangShape, number: usize, pods: u32, lost: &mut BTreeMap<usize, u32>) {
         let mut less = pods;
         for (number, node) in shape.way_up(number) {
             let all = self.nodes.get(number).copied().unwrap_or_default();
@@ -135,7 +135,7 @@ impl GangCounts {
     }
 }
 
-impl Shape {
+impl GangShape {
     /// Returns the subgroup of this number and its parents, from the bottom up. Nothing if no
     /// subgroup has this number.
     fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
@@ -166,7 +166,7 @@ impl Headcount {
 
     /// Creates a headcount. `live` has the pods that run or wait, without those that have ended or
     /// terminate. `running` has the running ones among them.
-    pub fn new(shape: &Shape, live: &GangCounts, running: GangCounts) -> Self {
+    pub fn new(shape: &GangShape, live: &GangCounts, running: GangCounts) -> Self {
         let (are_enough, is_elastic) = (live.are_enough(shape), live.can_spare_one(shape));
         Self { live: live.total, are_enough, is_elastic, running }
     }

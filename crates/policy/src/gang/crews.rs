@@ -4,7 +4,7 @@
 //! in a namespace can add a pod to a workload. So pods that another controller adds never make pods
 //! dispensable that were scheduled before them.
 
-use super::{Headcount, Shape};
+use super::{GangShape, Headcount};
 
 /// A live pod of an elastic workload: a pod that runs or waits.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub enum CountedPods {
 }
 
 impl<C: Ord + Copy, S: Ord + Copy> Crews<C, S> {
-    pub(super) fn new(shape: &Shape, pods: impl Iterator<Item = CrewMember<C, S>>) -> Self {
+    pub(super) fn new(shape: &GangShape, pods: impl Iterator<Item = CrewMember<C, S>>) -> Self {
         let mut pods: Vec<_> = pods.collect();
         pods.sort_unstable_by_key(|pod| (pod.crew, pod.seniority));
         Self { pods, core: None, least: usize::try_from(shape.least()).unwrap_or(usize::MAX).max(1) }
@@ -64,7 +64,7 @@ impl<C: Ord + Copy, S: Ord + Copy> Crews<C, S> {
     ///
     /// A controller's pods that meet the minimums by themselves are counted alone. Other pods are
     /// counted with the core, so that the core keeps its size. A pod that isn't in the core may go.
-    pub fn part(&mut self, shape: &Shape, crew: C) -> CountedPods {
+    pub fn part(&mut self, shape: &GangShape, crew: C) -> CountedPods {
         let from = self.pods.partition_point(|of| of.crew < crew);
         let to = self.pods.partition_point(|of| of.crew <= crew);
         let all = self.pods.len();
@@ -90,19 +90,19 @@ impl<C: Ord + Copy, S: Ord + Copy> Crews<C, S> {
     }
 
     /// Counts the pods of the core.
-    pub fn core(&mut self, shape: &Shape) -> Headcount {
+    pub fn core(&mut self, shape: &GangShape) -> Headcount {
         let is_core = self.core.get_or_insert_with(|| core(shape, &self.pods));
         let pods = self.pods.iter().zip(is_core).filter(|(_, is_core)| **is_core);
         tally(shape, pods.map(|(of, _)| of))
     }
 }
 
-fn tally<'p, C: 'p, S: 'p>(shape: &Shape, pods: impl Iterator<Item = &'p CrewMember<C, S>>) -> Headcount {
+fn tally<'p, C: 'p, S: 'p>(shape: &GangShape, pods: impl Iterator<Item = &'p CrewMember<C, S>>) -> Headcount {
     shape.tally(pods.map(|of| (of.subgroup, of.runs)))
 }
 
 /// Returns for each pod whether it is in the core. The pods must be sorted by crew and seniority.
-fn core<C: Ord + Copy, S: Ord + Copy>(shape: &Shape, pods: &[CrewMember<C, S>]) -> Vec<bool> {
+fn core<C: Ord + Copy, S: Ord + Copy>(shape: &GangShape, pods: &[CrewMember<C, S>]) -> Vec<bool> {
     let mut order: Vec<(S, usize, usize)> = Vec::with_capacity(pods.len());
     for crew in pods.chunk_by(|one, other| one.crew == other.crew) {
         let Some(first) = crew.first() else { continue };

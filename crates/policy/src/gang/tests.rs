@@ -5,8 +5,8 @@ use super::*;
 
 mod naive;
 
-fn group(spec: &Value) -> Shape {
-    Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
+fn group(spec: &Value) -> GangShape {
+    GangShape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
 }
 
 /// A pod of a subgroup, scheduled at a second of the year 2026.
@@ -24,22 +24,22 @@ fn pods(seconds: &[(&str, u32)]) -> Vec<Pod> {
     seconds.iter().map(|(subgroup, second)| pod(subgroup, Some(*second))).collect()
 }
 
-fn started(shape: &Shape, pods: &[Pod]) -> Option<String> {
+fn started(shape: &GangShape, pods: &[Pod]) -> Option<String> {
     let running = pods.iter().filter(|pod| progress(pod) == PodProgress::Running);
     let active = running.filter_map(|pod| Some((shape.subgroup(pod), pod.scheduled_at()?.0)));
     shape.shown_start(active).map(|at| at.strftime("%S").to_string())
 }
 
 /// A workload with this minimum of all pods, and these minimums of subgroups, if any.
-pub fn shape(minimum: u32, subgroups: &[u32]) -> Shape {
+pub fn shape(minimum: u32, subgroups: &[u32]) -> GangShape {
     let name = |number| format!("{number:03}");
     let roles =
         subgroups.iter().enumerate().map(|(number, min)| json!({"name": name(number), "minMember": min}));
     let spec = json!({"minMember": minimum, "roles": roles.collect::<Vec<_>>()});
-    Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec))
+    GangShape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec))
 }
 
-impl Shape {
+impl GangShape {
     /// Returns the minimum of a subgroup; 0 if there is no such subgroup.
     fn leaf_minimum(&self, number: usize) -> u32 {
         let leaf =
@@ -59,7 +59,7 @@ impl Shape {
 }
 
 /// The minimum and the number of running pods, of each subgroup, and last of all pods.
-fn counts(shape: &Shape, pods: &[Pod]) -> Vec<(u32, u32)> {
+fn counts(shape: &GangShape, pods: &[Pod]) -> Vec<(u32, u32)> {
     let counted = shape.count(pods.iter());
     let running = counted.running();
     let of_leaf = |number| (shape.leaf_minimum(number), running.of_leaf(shape, number));
@@ -120,7 +120,7 @@ fn pods_that_have_ended_or_are_terminating_are_neither_members_nor_running() {
 #[test]
 fn where_subgroups_are_not_all_there_is_the_whole_has_a_minimum_too() {
     let spec = json!({"minMember": 3, "roles": [{"name": "lead", "minMember": 1}]});
-    let shape = Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec));
+    let shape = GangShape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec));
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     assert_eq!(shape.shown_start([(0, at(1)), (1, at(2))].into_iter()), None);
     assert_eq!(shape.shown_start([(0, at(1)), (1, at(2)), (1, at(5))].into_iter()), Some(at(5)));
@@ -169,7 +169,7 @@ fn a_workload_is_elastic_only_if_all_its_minimums_leave_room() {
 #[test]
 fn an_elastic_volcano_job_starts_with_its_minimum_and_not_with_that_of_its_tasks() {
     let spec = json!({"minMember": 2, "minTaskMember": {"worker": 4}});
-    let shape = Shape::of(PodGroupKind::Volcano, &PodGroupKind::Volcano.spec(&spec));
+    let shape = GangShape::of(PodGroupKind::Volcano, &PodGroupKind::Volcano.spec(&spec));
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     assert_eq!(shape.shown_start([(0, at(1)), (0, at(5))].into_iter()), Some(at(5)));
     assert!(shape.is_elastic(3, |_| 0) && !shape.is_elastic(2, |_| 0));
@@ -177,7 +177,7 @@ fn an_elastic_volcano_job_starts_with_its_minimum_and_not_with_that_of_its_tasks
 
 /// The parts that count for the pods of these crews, as letters: in capitals those of a controller. Each pod is a crew, the
 /// time of its scheduling, and its subgroup; the time 9 stands for a pod that waits.
-fn parts(shape: &Shape, pods: &[(char, u32, usize)]) -> String {
+fn parts(shape: &GangShape, pods: &[(char, u32, usize)]) -> String {
     let member = |&(crew, at, subgroup): &(char, u32, usize)| {
         let seniority = (at, crew);
         CrewMember { crew, is_controlled: crew.is_uppercase(), seniority, subgroup, runs: at < 9 }

@@ -1,6 +1,6 @@
 //! The subgroups of a `PodGroup` and their parents, each with its minimum.
 //!
-//! `Shape` and `GangCounts` use this module. Users write the subgroups: names that occur twice, parents
+//! `GangShape` and `GangCounts` use this module. Users write the subgroups: names that occur twice, parents
 //! that don't exist, and cycles are no errors.
 
 use std::{iter, sync::Arc};

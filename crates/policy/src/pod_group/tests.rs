@@ -214,7 +214,7 @@ fn no_warning_is_so_long_that_it_is_cut() {
 fn stamp_of(kind: PodGroupKind, object: &Value, old: Option<&Value>) -> (Option<String>, StampChange) {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
     let Review { stamp, change, .. } =
-        review(kind, &object, old.as_deref(), Trust::default(), at(NOW)).unwrap().start;
+        review(kind, &object, old.as_deref(), WriterTrust::default(), at(NOW)).unwrap().start;
     (stamp, change)
 }
 
@@ -265,7 +265,12 @@ fn the_status_of_a_creation_shows_nothing() {
 }
 
 /// The queue that an object keeps.
-fn queue_kept(kind: PodGroupKind, object: &Value, old: Option<&Value>, trust: Trust) -> Option<KeptQueue> {
+fn queue_kept(
+    kind: PodGroupKind,
+    object: &Value,
+    old: Option<&Value>,
+    trust: WriterTrust,
+) -> Option<KeptQueue> {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
     review(kind, &object, old.as_deref(), trust, at(NOW)).unwrap().queue
 }
@@ -276,7 +281,7 @@ fn with_spec(spec: &Value) -> Value {
 
 #[test]
 fn the_queue_of_a_group_is_fixed_when_it_is_created() {
-    let tenant = Trust { start: true, queue: false };
+    let tenant = WriterTrust { start: true, queue: false };
     let (short, long) = (json!({"minMember": 1, "queue": "short"}), json!({"minMember": 2, "queue": "long"}));
     let none = json!({"minMember": 1});
     for kind in [PodGroupKind::Runai, PodGroupKind::Tensorstack] {
@@ -305,9 +310,9 @@ fn the_queue_of_a_group_is_fixed_when_it_is_created() {
 fn the_queue_of_a_group_is_left_alone_where_it_stays_or_the_writer_is_trusted() {
     let (short, long) = (with_spec(&json!({"queue": "short"})), with_spec(&json!({"queue": "long"})));
     let none = with_spec(&json!({"queue": null}));
-    let tenant = Trust::default();
+    let tenant = WriterTrust::default();
     for kind in PodGroupKind::ALL {
-        let trusted = Trust { start: false, queue: true };
+        let trusted = WriterTrust { start: false, queue: true };
         assert_eq!(queue_kept(kind, &long, Some(&short), trusted), None, "{kind:?}");
         assert_eq!(queue_kept(kind, &long, None, tenant), None, "{kind:?}");
         assert_eq!(queue_kept(kind, &short, Some(&short), tenant), None, "{kind:?}");
@@ -321,7 +326,7 @@ fn the_queue_of_a_group_is_left_alone_where_it_stays_or_the_writer_is_trusted() 
 fn no_warning_of_a_queue_is_so_long_that_it_is_cut() {
     let (object, old) = ("a".repeat(10_000), "b".repeat(253));
     let (object, old) = (with_spec(&json!({"queue": object})), with_spec(&json!({"queue": old})));
-    let kept = queue_kept(PodGroupKind::Runai, &object, Some(&old), Trust::default()).unwrap();
+    let kept = queue_kept(PodGroupKind::Runai, &object, Some(&old), WriterTrust::default()).unwrap();
     assert!(kept.warning.chars().count() <= 256, "{}", kept.warning);
 }
 
@@ -369,7 +374,7 @@ fn what_is_no_object_can_not_be_reviewed() {
     ] {
         let object: Box<RawValue> = serde_json::from_str(object).unwrap();
         let good = to_raw_value(&json!({"metadata": {}})).unwrap();
-        let review = |object, old| review(PodGroupKind::Runai, object, old, Trust::default(), at(NOW));
+        let review = |object, old| review(PodGroupKind::Runai, object, old, WriterTrust::default(), at(NOW));
         assert!(review(&object, None).is_err(), "{object}");
         assert!(review(&good, Some(&object)).is_err(), "{object}");
     }
@@ -379,7 +384,7 @@ fn what_is_no_object_can_not_be_reviewed() {
 fn keys_are_read_however_they_are_escaped() {
     let object = r#"{"metadata": {"annotations": {"a\"": "\n", "kai.scheduler\u002flast-start-timestamp": "20\u0032"}}}"#;
     let object: Box<RawValue> = serde_json::from_str(object).unwrap();
-    let review = review(PodGroupKind::Runai, &object, None, Trust::default(), at(NOW)).unwrap();
+    let review = review(PodGroupKind::Runai, &object, None, WriterTrust::default(), at(NOW)).unwrap();
     assert!(review.start.warning.unwrap().contains("\"202\" was dropped"));
 }
 

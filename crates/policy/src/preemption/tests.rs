@@ -85,7 +85,7 @@ type Subgroup = (u32, u32, u32);
 /// A workload that takes so many pods in all, and has these subgroups.
 pub fn of_subgroups(minimum: u32, subgroups: &[Subgroup]) -> Workload<'static> {
     let minimums: Vec<u32> = subgroups.iter().map(|(min, ..)| *min).collect();
-    let shape: &Shape = Box::leak(Box::new(shape(minimum, &minimums)));
+    let shape: &GangShape = Box::leak(Box::new(shape(minimum, &minimums)));
     let pods = subgroups
         .iter()
         .enumerate()
@@ -264,7 +264,7 @@ fn a_subgroup_that_is_not_needed_may_go() {
     let spec = json!({"minSubGroup": 2, "subGroups": [
         {"name": "a", "minMember": 2}, {"name": "b", "minMember": 2}, {"name": "c", "minMember": 2},
     ]});
-    let shape = Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(&spec));
+    let shape = GangShape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(&spec));
     let of = |pods: [usize; 3]| {
         let Workload { place, start, .. } = case.workload("prod-team2", Some(-10), &[]);
         let numbers =

@@ -107,16 +107,16 @@ fn since(seconds: i64) -> NotReady {
     NotReady { created: at(0), started: Some(at(0)), since, first_since: since, was_ready: false }
 }
 
-fn group(spec: &Value) -> Shape {
-    Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
+fn group(spec: &Value) -> GangShape {
+    GangShape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
 }
 
-fn of_at_least(minimum: u32) -> Shape {
+fn of_at_least(minimum: u32) -> GangShape {
     group(&json!({"minMember": minimum}))
 }
 
 /// The second since which too few are ready, and whether enough were.
-fn lacks(shape: &Shape, pods: &[LivePod]) -> Option<(i64, bool)> {
+fn lacks(shape: &GangShape, pods: &[LivePod]) -> Option<(i64, bool)> {
     let lacking = NotReady::of(shape, pods, None)?;
     Some((lacking.since.duration_since(at(0)).as_secs(), lacking.was_ready))
 }

@@ -78,7 +78,7 @@ impl Neighbor<'_> {
 }
 
 /// The pods that go for a preemptor, and those that stay.
-pub(super) struct Exchange<'a> {
+pub(super) struct VictimExchange<'a> {
     preemptor: Neighbor<'a>,
     /// The places of offered pods that can't stay.
     pub must_go: Vec<usize>,
@@ -87,7 +87,7 @@ pub(super) struct Exchange<'a> {
     claims: Option<Claims>,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> VictimExchange<'a> {
     /// Creates the exchange. None: nothing is known of the preemptor. At first, only pods that are
     /// terminating go.
     pub fn new(

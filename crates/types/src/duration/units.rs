@@ -16,7 +16,7 @@ pub(super) const WEEK: u64 = 7 * DAY;
 const LIMIT: u64 = 1 << 63;
 
 /// Returns the nanoseconds of a unit's symbol. None: the grammar doesn't have the unit.
-pub(super) type UnitOf = fn(&str) -> Option<u64>;
+pub(super) type UnitLookup = fn(&str) -> Option<u64>;
 
 /// Returns the nanoseconds of the units of Go's `time.ParseDuration`.
 pub(super) fn go_unit(symbol: &str) -> Option<u64> {
@@ -34,7 +34,7 @@ pub(super) fn go_unit(symbol: &str) -> Option<u64> {
 
 /// Returns the nanoseconds of an unsigned text: `0`, or numbers with units. The sum may reach 2^63,
 /// for a caller that negates it. The error names the part that can't be read.
-pub(super) fn magnitude(text: &str, unit_of: UnitOf) -> Result<u64, DurationError> {
+pub(super) fn magnitude(text: &str, unit_of: UnitLookup) -> Result<u64, DurationError> {
     if text == "0" {
         return Ok(0);
     }
@@ -52,7 +52,7 @@ pub(super) fn magnitude(text: &str, unit_of: UnitOf) -> Result<u64, DurationErro
 }
 
 /// Reads the first number and its unit. Returns the nanoseconds, and the rest of the text.
-fn term(text: &str, unit_of: UnitOf) -> Result<(u64, &str), DurationError> {
+fn term(text: &str, unit_of: UnitLookup) -> Result<(u64, &str), DurationError> {
     let (whole, rest) = split(text, |c| c.is_ascii_digit());
     let (fraction, rest) = match rest.strip_prefix('.') {
         Some(rest) => split(rest, |c| c.is_ascii_digit()),

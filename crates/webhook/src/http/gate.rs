@@ -59,9 +59,9 @@ const LEAST_RATE: u64 = 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct LargeBodies {
     /// The room of all peers together.
-    all: Arc<Room>,
+    all: Arc<BodyRoom>,
     /// The rooms of the peers that have a body in memory.
-    peers: Arc<Mutex<HashMap<IpAddr, Weak<Room>>>>,
+    peers: Arc<Mutex<HashMap<IpAddr, Weak<BodyRoom>>>>,
     /// The bytes of large bodies in the room of all peers.
     in_flight: usize,
     /// The size limit of one body, in bytes.
@@ -70,7 +70,7 @@ pub struct LargeBodies {
 
 /// Bytes that bodies can take at the same time.
 #[derive(Debug)]
-struct Room {
+struct BodyRoom {
     /// Permits for bytes of small bodies, and of the beginnings of large ones.
     small: Arc<Semaphore>,
     /// Permits for the other bytes of large bodies.
@@ -88,7 +88,7 @@ pub(crate) struct RequestTurn(Vec<BodyShare>);
 /// The bytes that a body has taken from one room.
 #[derive(Debug)]
 struct BodyShare {
-    room: Arc<Room>,
+    room: Arc<BodyRoom>,
     bytes: Vec<OwnedSemaphorePermit>,
     /// True if the body has the turn that needs no room.
     is_last: bool,
@@ -113,7 +113,7 @@ impl LargeBodies {
     /// Creates room for `in_flight` bytes of large bodies at the same time, and for one more body.
     /// A body of more than `largest` bytes is refused with 413.
     pub(crate) fn new(in_flight: usize, largest: usize) -> Self {
-        let all = Arc::new(Room::new(SMALL_IN_FLIGHT, in_flight));
+        let all = Arc::new(BodyRoom::new(SMALL_IN_FLIGHT, in_flight));
         Self { all, peers: Arc::default(), in_flight, largest }
     }
 
@@ -128,13 +128,13 @@ impl LargeBodies {
     }
 
     /// Returns the room of a peer. A room goes away with the last body in it.
-    fn of_peer(&self, peer: IpAddr) -> Arc<Room> {
+    fn of_peer(&self, peer: IpAddr) -> Arc<BodyRoom> {
         let mut peers = self.peers.lock();
         if let Some(room) = peers.get(&peer).and_then(Weak::upgrade) {
             return room;
         }
         peers.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Room::new(SMALL_IN_FLIGHT / PEERS, self.in_flight / PEERS));
+        let room = Arc::new(BodyRoom::new(SMALL_IN_FLIGHT / PEERS, self.in_flight / PEERS));
         peers.insert(peer, Arc::downgrade(&room));
         room
     }
@@ -170,7 +170,7 @@ impl LargeBodies {
     }
 }
 
-impl Room {
+impl BodyRoom {
     fn new(small: usize, large: usize) -> Self {
         let [small, large, last] = [small, large, 1].map(|turns| Arc::new(Semaphore::new(turns)));
         Self { small, large, last }
@@ -185,7 +185,7 @@ impl BodyShare {
         if self.is_last {
             return false;
         }
-        let Room { small, large, last } = &*self.room;
+        let BodyRoom { small, large, last } = &*self.room;
         let bytes = if length as u64 <= LARGE_BYTES { small } else { large };
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let taken = select! {

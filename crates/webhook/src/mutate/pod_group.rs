@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use json_patch::Patch;
 use serde_json::value::RawValue;
-use tenure_policy::pod_group::{self, PodGroupReview, StampChange, Trust};
+use tenure_policy::pod_group::{self, PodGroupReview, StampChange, WriterTrust};
 use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
@@ -20,7 +20,7 @@ const CONFLICT: &str = "Conflict";
 
 /// Returns the change of a `PodGroup`, and logs the values that are set back. A group that can't be
 /// read is admitted with a warning.
-pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Timestamp) -> Mutation {
+pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: WriterTrust, now: Timestamp) -> Mutation {
     let (object, reviewed) = match judge(kind, request, trust, now) {
         Ok(Some(judged)) => judged,
         Ok(None) => return Mutation::admitted(Vec::new()),
@@ -61,7 +61,7 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
 fn judge<'r>(
     kind: PodGroupKind,
     request: &Request<'r>,
-    trust: Trust,
+    trust: WriterTrust,
     now: Timestamp,
 ) -> Result<Option<(&'r RawValue, PodGroupReview)>, String> {
     let old = match &*request.operation {

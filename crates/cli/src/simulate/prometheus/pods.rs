@@ -16,7 +16,7 @@ use super::{
         pods::PastReader,
     },
     LOOKBACK,
-    server::{PrometheusServer, Range, Series, Window, whole},
+    server::{PrometheusServer, Series, TimeRange, Window, whole},
 };
 use crate::list::view::ListView;
 
@@ -191,7 +191,11 @@ impl OwnerName {
 
 impl KnownPods {
     /// Asks for all facts in a range, and adds them.
-    pub async fn read(&mut self, server: &PrometheusServer, Range { since, until }: Range) -> Result<()> {
+    pub async fn read(
+        &mut self,
+        server: &PrometheusServer,
+        TimeRange { since, until }: TimeRange,
+    ) -> Result<()> {
         let window = server.window(until.saturating_sub(since));
         for (expression, add) in FACTS {
             for series in server.at(&expression(&window), until).await? {
@@ -230,7 +234,7 @@ impl KnownPods {
     pub fn into_past(
         self,
         namespace: Option<&str>,
-        Range { since, until }: Range,
+        TimeRange { since, until }: TimeRange,
         reader: &mut PastReader,
         view: &mut ListView,
     ) {

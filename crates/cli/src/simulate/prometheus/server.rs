@@ -47,7 +47,7 @@ impl Window<'_> {
 
 /// A range of time: after `since`, up to `until`. In seconds since 1970.
 #[derive(Clone, Copy, Debug)]
-pub struct Range {
+pub struct TimeRange {
     pub since: Seconds,
     pub until: Seconds,
 }
@@ -132,7 +132,7 @@ impl PrometheusServer {
     pub async fn over(
         &self,
         expression: &str,
-        Range { since, until }: Range,
+        TimeRange { since, until }: TimeRange,
         step: Seconds,
     ) -> Result<Vec<Series<Vec<(f64, String)>>>> {
         let [start, end, step] = [since, until, step].map(|seconds| seconds.to_string());

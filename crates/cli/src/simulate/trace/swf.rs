@@ -4,7 +4,7 @@
 //! Called by `trace`. The format knows no GPUs and no preemption: runs have CPUs alone, and have
 //! ended.
 
-use super::{LineError, TraceLine, TraceOptions, table::check};
+use super::{BadField, JobLine, TraceOptions, table::check};
 use crate::simulate::past::{Fate, Past, PastRun, Seconds};
 
 /// The number of numbers in a line.
@@ -31,17 +31,12 @@ pub fn is_one(line: &str) -> bool {
 impl SwfReader {
     /// Reads a line, and adds its run to the past. A job that was cancelled before it ran has never
     /// started.
-    pub fn take(
-        &mut self,
-        text: &str,
-        options: &TraceOptions,
-        past: &mut Past,
-    ) -> Result<TraceLine, LineError> {
+    pub fn take(&mut self, text: &str, options: &TraceOptions, past: &mut Past) -> Result<JobLine, BadField> {
         if let Some(comment) = text.trim_start().strip_prefix(';') {
             if let Some(begin) = comment.trim().strip_prefix("UnixStartTime:") {
                 self.begin = begin.trim().parse().ok().filter(|begin| *begin >= 0).unwrap_or(self.begin);
             }
-            return Ok(TraceLine::Comment);
+            return Ok(JobLine::Comment);
         }
         let mut numbers = [0_i64; NUMBERS];
         let mut words = text.split_whitespace();
@@ -60,7 +55,7 @@ impl SwfReader {
             return Err(("the time of submission is negative", submit.to_string()));
         }
         if ran < 0 && (status == CANCELLED || wait < 0) {
-            return Ok(TraceLine::NeverStarted);
+            return Ok(JobLine::NeverStarted);
         }
         if wait < 0 || ran < 0 {
             return Err(("a wait or a run is negative", format!("{wait} and {ran}")));
@@ -94,6 +89,6 @@ impl SwfReader {
             fate,
             is_joined,
         });
-        Ok(TraceLine::Run)
+        Ok(JobLine::Run)
     }
 }

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use super::{
-    LineError, TraceFormat, TraceLine, TraceOptions,
+    BadField, JobLine, TraceFormat, TraceOptions,
     fields::{FIELDS, RunField},
     times::{amount, priority, time},
 };
@@ -90,7 +90,7 @@ impl TableReader {
         line: u64,
         options: &TraceOptions,
         past: &mut Past,
-    ) -> Result<TraceLine, LineError> {
+    ) -> Result<JobLine, BadField> {
         let mut cells = cells(text, self.separator).ok_or(("a quote isn't closed", String::new()))?;
         while cells.len() > self.width && cells.last().is_some_and(|cell| cell.is_empty()) {
             cells.pop();
@@ -108,18 +108,18 @@ impl TableReader {
         let bad = |field| move |reason| (reason, text(field).to_owned());
         let id = text(RunField::Id);
         if self.format == TraceFormat::Sacct && id.contains('.') {
-            return Ok(TraceLine::Step);
+            return Ok(JobLine::Step);
         }
         let state = JobState::read(of(RunField::State));
         let is_unset = |field| matches!(text(field), "" | "Unknown" | "None" | "NULL" | "-1");
         if is_unset(RunField::Start) {
-            return Ok(TraceLine::NeverStarted);
+            return Ok(JobLine::NeverStarted);
         }
         let at = |field| time(text(field), &options.zone).map_err(bad(field));
         let start = at(RunField::Start)?;
         let submit = if is_unset(RunField::Submit) { start } else { at(RunField::Submit)? };
         let fate = match state {
-            JobState::Waiting => return Ok(TraceLine::NeverStarted),
+            JobState::Waiting => return Ok(JobLine::NeverStarted),
             JobState::Running => Fate::Running,
             JobState::Unknown if is_unset(RunField::End) => Fate::Running,
             JobState::Of(fate) => fate,
@@ -151,11 +151,11 @@ impl TableReader {
             fate,
             is_joined: false,
         });
-        Ok(TraceLine::Run)
+        Ok(JobLine::Run)
     }
 
     /// Refuses a run that overlaps the last run of the same job: a job runs once at a time.
-    fn overlaps(&mut self, job: &str, id: &str, start: Seconds, end: Seconds) -> Result<(), LineError> {
+    fn overlaps(&mut self, job: &str, id: &str, start: Seconds, end: Seconds) -> Result<(), BadField> {
         match self.jobs.get_mut(job) {
             Some((from, to)) if start < *to && *from < end.max(start.saturating_add(1)) => {
                 Err(("the run overlaps another one of the same job", id.to_owned()))
@@ -173,7 +173,7 @@ impl TableReader {
 }
 
 /// Refuses times that no run can have. They are in seconds since 1970.
-pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptions) -> Result<(), LineError> {
+pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptions) -> Result<(), BadField> {
     let latest = options.now.as_second().saturating_add(AHEAD);
     if end < start {
         Err(("the run ends before it starts", format!("{start} to {end}")))

@@ -1,7 +1,7 @@
 //! Compares the work that is due by index and model, and gives results to both.
 
 use jiff::Timestamp;
-use tenure_index::{ActionOutcome, BatchCoverage, PendingStamp, Stamped, Task as IndexTask, TaskSet, Uid};
+use tenure_index::{ActionOutcome, BatchCoverage, PendingStamp, StampForm, Task as IndexTask, TaskSet, Uid};
 use tenure_policy::{expiry::Family, ready::Cause};
 
 use super::{Difference, Pair, Result, millis, same};
@@ -151,9 +151,9 @@ impl Pair {
         self.versions += 1;
         match end {
             StampEnd::Written => {
-                self.index.note_stamp(&stamping, Stamped::Written(self.versions.to_string()));
+                self.index.note_stamp(&stamping, StampForm::Written(self.versions.to_string()));
             }
-            StampEnd::Said => self.index.note_stamp(&stamping, Stamped::Said),
+            StampEnd::Said => self.index.note_stamp(&stamping, StampForm::Said),
             StampEnd::Failed => {}
         }
         self.model.note_stamp(&of_model, end, self.versions);

@@ -11,7 +11,7 @@ struct Group {
 }
 
 impl Group {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> GangShape {
         let sub_group = |(name, minimum, parent): &(&str, Option<u32>, Option<&str>)| SubGroup {
             name: (*name).to_owned(),
             min_member: *minimum,
@@ -24,7 +24,7 @@ impl Group {
             min_sub_group: self.top,
             sub_groups: self.parts.iter().map(sub_group).collect(),
         };
-        Shape::of(PodGroupKind::Runai, &spec)
+        GangShape::of(PodGroupKind::Runai, &spec)
     }
 
     /// True if so many pods of each subgroup, and of none, meet the minimums.
