@@ -106,7 +106,7 @@ fn every_event_is_on_its_page_with_its_type() {
 #[test]
 fn every_reason_of_the_guard_is_on_its_page() {
     let source = read("crates/policy/src/guard.rs");
-    let (_, names) = source.split_once("impl Reason {").unwrap();
+    let (_, names) = source.split_once("impl VerdictReason {").unwrap();
     let (names, _) = names.split_once("impl GuardVerdict {").unwrap();
     let names: BTreeSet<&str> =
         names.split(" => \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
