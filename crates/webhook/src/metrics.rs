@@ -288,7 +288,7 @@ mod tests {
     /// Raises each metric at least once.
     fn count_each(metrics: &Metrics) {
         metrics.reviewed("scheduling.run.ai", ReviewResult::Warned, 0.5);
-        metrics.mutated(["g", "PodGroup", "reverted"], 0.25);
+        metrics.mutated(["g", "PodGroup", "Reverted"], 0.25);
         metrics.guarded("delete", "protected", 0.125);
         metrics.owner_answered(ReviewResult::Refused, 0.125);
         metrics.converted("v2", true, 7, 0.5);
@@ -336,6 +336,7 @@ mod tests {
             r#"rejected_requests_total{code="400"} 0"#,
             r#"rejected_requests_total{code="403"} 1"#,
             r#"rejected_requests_total{code="404"} 0"#,
+            r#"rejected_requests_total{code="408"} 0"#,
             r#"rejected_requests_total{code="413"} 0"#,
             r#"rejected_requests_total{code="415"} 0"#,
             r#"rejected_requests_total{code="503"} 0"#,

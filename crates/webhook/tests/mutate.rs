@@ -371,16 +371,16 @@ async fn a_write_that_is_of_an_older_state_is_counted_as_a_conflict_and_answered
     };
     let old = of_version(json!("12"), PAST);
     for (version, result, count) in [
-        (json!("11"), "conflict", 1),
-        (json!("13"), "conflict", 2),
+        (json!("11"), "Conflict", 1),
+        (json!("13"), "Conflict", 2),
         // as the API server compares them; it stores the last two where it takes updates of no version
-        (json!("12"), "reverted", 1),
-        (json!("0012"), "reverted", 2),
-        (json!("0"), "reverted", 3),
-        (json!(""), "reverted", 4),
-        (Value::Null, "reverted", 5),
-        (json!("many"), "reverted", 6),
-        (json!(11), "reverted", 7),
+        (json!("12"), "Reverted", 1),
+        (json!("0012"), "Reverted", 2),
+        (json!("0"), "Reverted", 3),
+        (json!(""), "Reverted", 4),
+        (Value::Null, "Reverted", 5),
+        (json!("many"), "Reverted", 6),
+        (json!(11), "Reverted", 7),
     ] {
         let object = of_version(version.clone(), FUTURE);
         let review = review("scheduling.run.ai", "tenant", &object, &old);

@@ -2,8 +2,8 @@
 //! unknown fields, types.
 //!
 //! Called by `validate`. The schemas of queues are those of the chart's definitions, made from the
-//! same types; a `PriorityClass` has the type of `k8s_openapi`. The `CEL` rules of definitions
-//! aren't evaluated.
+//! same types; a `PriorityClass` has the type of `k8s_openapi`. Not checked are the `CEL` rules and
+//! patterns of definitions, the lengths of lists, and the syntax of labels and annotations.
 
 mod rules;
 

@@ -1,6 +1,7 @@
-//! Read access to `PodGroup`s: each as a workload, and the facts that they add to their pods. Both
-//! readers and the plugin use this. Starts are as last computed: a caller that needs present ones
-//! computes them first.
+//! Read access to `PodGroup`s: each as a workload, and the facts that they add to their pods.
+//!
+//! The parts of the index for ceilings and for placement use this, and the plugin. Starts are as
+//! last computed: a caller that needs present ones computes them first.
 
 use std::{num::NonZeroU64, ptr, sync::Arc};
 

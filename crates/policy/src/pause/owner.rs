@@ -1,7 +1,8 @@
 //! The state of an owner and of its pauses, as the object shows it.
 //!
 //! Two readers share these rules: [`OwnerObject`] for a whole object, and the functions on metadata
-//! for watches that deliver nothing else. Users may write all of these annotations, so a value that
+//! for watches that deliver nothing else. The keeper, the plugin and `judge` read whole objects; the
+//! index uses the functions on metadata. Users may write all of these annotations, so a value that
 //! can't be read counts as absent.
 
 use jiff::Timestamp;

@@ -1,7 +1,8 @@
 //! The way from a queue to the root: its length, its queues, and the nearest queue with a floor.
 //!
 //! The length and the nearest queue are remembered for each queue on the way, until the tree
-//! changes.
+//! changes. Called by the rules of floors and ceilings, by the status of queues, and by `matrix` of
+//! the plugin.
 
 use super::{Cycle, Inherited, NO_QUEUE, QueueId, QueueNode, QueueTree, memo::Memo};
 

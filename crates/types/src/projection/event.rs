@@ -1,4 +1,5 @@
-//! An Event, reduced to the fields that Tenure reads.
+//! An Event, reduced to the fields that Tenure reads. Only the plugin reads events: for workloads
+//! that have ended, for `status`, and for the page of `ui`.
 
 use jiff::Timestamp;
 use k8s_openapi::{

@@ -131,8 +131,7 @@ impl TableReader {
         let cpus = amount(text(RunField::Cpus)).map_err(bad(RunField::Cpus))?;
         let priority = priority(text(RunField::Priority)).map_err(bad(RunField::Priority))?;
         if !id.is_empty() {
-            let job = format!("{} {id}", text(RunField::User));
-            self.overlaps(&job, id, start, if fate == Fate::Running { Seconds::MAX } else { end })?;
+            self.overlaps(id, start, if fate == Fate::Running { Seconds::MAX } else { end })?;
         }
         let id = if id.is_empty() { format!("line {line}").into() } else { id.into() };
         let queue = past.queue(of(RunField::Queue).unwrap_or(ONE_QUEUE), None);
@@ -155,8 +154,8 @@ impl TableReader {
     }
 
     /// Refuses a run that overlaps the last run of the same job: a job runs once at a time.
-    fn overlaps(&mut self, job: &str, id: &str, start: Seconds, end: Seconds) -> Result<(), BadField> {
-        match self.jobs.get_mut(job) {
+    fn overlaps(&mut self, id: &str, start: Seconds, end: Seconds) -> Result<(), BadField> {
+        match self.jobs.get_mut(id) {
             Some((from, to)) if start < *to && *from < end.max(start.saturating_add(1)) => {
                 Err(("the run overlaps another one of the same job", id.to_owned()))
             }
@@ -165,7 +164,7 @@ impl TableReader {
                 Ok(())
             }
             None => {
-                self.jobs.insert(job.into(), (start, end));
+                self.jobs.insert(id.into(), (start, end));
                 Ok(())
             }
         }
