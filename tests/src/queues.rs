@@ -137,6 +137,16 @@ fn runai_durations() -> Vec<Case> {
         runai(json!({"reclaimMinRuntime": "-1s"}), bad("spec.reclaimMinRuntime", &json!("-1s"), duration)),
         runai(json!({"requeueDelay": "5"}), bad("spec.requeueDelay", &json!("5"), duration)),
         runai(json!({"maxDuration": "1h", "expiryNotice": "10m"}), Verdict::Accepted),
+        runai(json!({"maxDuration": "1d", "expiryNotices": ["1h", "10m"]}), Verdict::Accepted),
+        runai(json!({"expiryNotices": ["10 m"]}), bad("spec.expiryNotices[0]", &json!("10 m"), duration)),
+        runai(
+            json!({"expiryNotice": "1h", "expiryNotices": ["1h"]}),
+            refused(By::Schema, ["expiryNotices can't be set beside expiryNotice", "leave one of them out"]),
+        ),
+        runai(
+            json!({"expiryNotices": ["1h", "0s"]}),
+            refused(By::Webhook, ["spec.expiryNotices", zero_among]),
+        ),
         runai(json!({"expiryNotice": "0s"}), Verdict::Accepted),
         runai(json!({"expiryNotice": "10m,1h, 1.5d"}), Verdict::Accepted),
         runai(json!({"expiryNotice": "1s,2s,3s,4s,5s,6s,7s,8s"}), Verdict::Accepted),

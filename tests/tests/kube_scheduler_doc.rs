@@ -173,7 +173,7 @@ async fn assert_all_nodes_are_offered(arena: &Arena<'_>) {
 async fn answered(arena: &Arena<'_>) -> (u64, u64) {
     let [admin, _] = arena.world.tenure.admin_urls();
     let metrics = Metrics::of(admin).await;
-    let protected = [("result", "protected")];
+    let protected = [("result", "Protected")];
     (
         metrics.count("tenure_webhook_preemption_duration_seconds_count", &[]),
         metrics.count("tenure_webhook_preemption_nodes_total", &protected),
