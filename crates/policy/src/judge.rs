@@ -33,6 +33,33 @@ use target::ActTarget;
 ///
 /// Where the facts leave a doubt, the act writes nothing: [`Act::Leave`], [`Act::PutOff`] or
 /// [`Act::TooEarly`].
+///
+/// ```
+/// use jiff::Timestamp;
+/// use tenure_policy::{
+///     expiry::Family,
+///     judge::{Act, Case, CaseFacts, DuePods, MissingFact, RunState, Task, judge},
+/// };
+///
+/// let deadline: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+/// let due = DuePods {
+///     family: Family::Runai,
+///     queue: "training".into(),
+///     deadline,
+///     first_deadline: deadline,
+///     handed_out: deadline,
+///     first_told: None,
+///     told: Vec::new(),
+///     attempts: 0,
+/// };
+/// let mut case = Case { task: Task::Expire, due, config: <_>::default(), answers: CaseFacts::default() };
+/// let state = RunState { is_fresh: true, ..RunState::default() };
+/// // the pod must be read first
+/// assert_eq!(judge(&case, &state, deadline), Err(MissingFact::Pod));
+/// // the pod is gone
+/// case.answers.pod = Some(None);
+/// assert!(matches!(judge(&case, &state, deadline), Ok(Act::Leave(..))));
+/// ```
 pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, MissingFact> {
     let (due, task) = (&case.due, case.task);
     if matches!(task, Task::Announce | Task::Note) && due.deadline <= now {

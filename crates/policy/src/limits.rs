@@ -32,7 +32,7 @@ impl QueueLimits {
     /// a cycle.
     ///
     /// ```
-    /// use tenure_policy::{floor::Floors, limits::Limits, queue::RunaiQueue, tree::QueueTree};
+    /// use tenure_policy::{floor::Floors, limits::QueueLimits, queue::RunaiQueue, tree::QueueTree};
     ///
     /// let research = RunaiQueue { ceiling: "2d".parse().ok(), ..RunaiQueue::default() };
     /// let training = RunaiQueue {
@@ -42,7 +42,7 @@ impl QueueLimits {
     /// };
     /// let tree: QueueTree = [("research", research), ("training", training)].into_iter().collect();
     /// let training = tree.find("training").unwrap();
-    /// let limits = Limits::of(&tree, &Floors::default(), training).unwrap();
+    /// let limits = QueueLimits::of(&tree, &Floors::default(), training).unwrap();
     /// // a queue shortens the ceiling of its parent, and never lengthens it
     /// assert_eq!(limits.ceiling.unwrap().to_string(), "2d");
     /// ```
