@@ -61,7 +61,7 @@ fn class(name: &str, annotations: &Value) -> Value {
     })
 }
 
-/// Describes how the output for a case differs from the table; none if it doesn't.
+/// Describes how the output for a case differs from the table. None: it is as in the table.
 fn complaint(case: &Case, output: &Output) -> Option<String> {
     let said = &output.stderr;
     let as_expected = match &case.verdict {

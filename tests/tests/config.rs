@@ -228,7 +228,8 @@ fn shard(pool: &str, preempt: &str) -> Value {
     })
 }
 
-/// Waits until the webhook counts so many `ConfigMap`s and shards with another default floor, and so many issues.
+/// Waits until the webhook counts `maps` ConfigMaps and `shards` shards with another default floor, and
+/// `issues` issues.
 async fn await_counts(world: &World, maps: u64, shards: u64, issues: u64) {
     let [webhook, _] = world.tenure.admin_urls();
     eventually(&format!("{maps} and {shards} to differ, and {issues} issues"), DEADLINE, async || {

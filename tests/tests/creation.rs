@@ -32,7 +32,7 @@ async fn world() -> &'static World {
     WORLD.get_or_init(|| answering("creation")).await
 }
 
-/// A Job that asks for so many seconds.
+/// A Job that asks for `seconds`.
 fn job(namespace: &Namespace, name: &str, queue: &str, seconds: i64) -> Value {
     let mut job = workload("Job", namespace.name(), name, &in_runai_queue(queue), &Value::Null);
     job["spec"]["activeDeadlineSeconds"] = json!(seconds);

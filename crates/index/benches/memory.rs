@@ -77,7 +77,7 @@ fn main() {
     assert!(!measured || per_pod <= 340, "{per_pod} bytes a pod are more than the goal of 340");
 }
 
-/// An index of pods each of which is in a group of so many: some schedulers make a group for each pod.
+/// An index of pods in groups of `size` pods. Some schedulers make a group for each pod: `size` 1.
 fn in_groups(pods: usize, size: usize) -> CeilingIndex {
     let mut index = CeilingIndex::new(CeilingOptions::default());
     for number in 0..pods {

@@ -150,7 +150,8 @@ mod tests {
     use super::{record::tests::happening, *};
     use crate::action::events_of;
 
-    /// An API server that keeps events by name. Each name that is taken is taken again before it is found free, so often.
+    /// An API server that keeps events by name. Before each of the first `taken` creations, another
+    /// user takes the name.
     fn server(kept: &Arc<Mutex<HashMap<String, Value>>>, taken: usize) -> Client {
         let (kept, left) = (Arc::clone(kept), Arc::new(Mutex::new(taken)));
         let service = tower::service_fn(move |request: Request<Body>| {

@@ -112,7 +112,7 @@ impl QueueReader {
         Q: ReadQueue + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let one = ListParams::default().fields(&format!("metadata.name={name}"));
-        // None if the kind isn't installed
+        // None: the kind isn't installed
         let list = if_found(call(queues.list(&one)).await)?;
         let queue = list.and_then(|list| list.items.into_iter().next()?.0.ok());
         Ok(self.cluster.with(|index| index.queues(Q::FAMILY).knows(name, queue.as_ref())))

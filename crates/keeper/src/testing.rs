@@ -120,7 +120,7 @@ impl Server {
         UnderWay(self.clone(), object.to_owned())
     }
 
-    /// Returns once so many pods of namespaces whose names begin like this were written.
+    /// Waits until at least `count` pods were written whose namespaces begin with `namespace`.
     pub async fn written(&self, namespace: &str, count: usize) {
         let pods = || {
             let state = self.0.lock();
@@ -200,8 +200,8 @@ impl Keeper {
         self.handles.cluster.with(|index| index.apply_queue("short", &queue));
     }
 
-    /// Adds so many pods of a ReplicaSet in each of three namespaces that begin like this, and one pod in each of ten
-    /// namespaces `fine-…`.
+    /// Adds `count` pods of a ReplicaSet in each of three namespaces whose names begin with `trouble`,
+    /// and one pod in each of ten namespaces `fine-…`.
     pub fn add_pods(&self, trouble: &str, count: usize, change: &Value) {
         for number in 0..3 {
             for pod in 0..count {

@@ -143,8 +143,8 @@ pub struct PolicyChange {
 
 impl PolicyChange {
     /// Returns the time before which a run doesn't end although the change has moved its end from
-    /// `before` to `after`. `before` and `after` are None for a run without an end. Returns None if
-    /// the run ends at `after`: the change hasn't shortened the run, or `after` is late enough.
+    /// `before` to `after`. `before` and `after` are None for a run without an end. None: the run
+    /// ends at `after`, because the change hasn't shortened it or `after` is late enough.
     ///
     /// With a notice, the result is the time of the change plus the grace; without one, the time of
     /// the change. The result is never later than `before`: no matter how often queues change, no

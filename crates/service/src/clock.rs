@@ -241,7 +241,7 @@ mod tests {
             self.start + Duration::from_millis(elapsed.try_into().unwrap())
         }
 
-        /// Sends a request to a server after a pause of less than so many milliseconds.
+        /// Sends a request to a server after a random pause of less than `pause` milliseconds.
         fn ask(&mut self, server: usize, pause: u64) {
             let sent = self.elapsed + self.below(pause);
             let answered = sent + self.below(40);

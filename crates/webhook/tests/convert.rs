@@ -280,7 +280,7 @@ fn good(bytes: usize) -> Request<Body> {
     request
 }
 
-/// A good request of so many objects of a megabyte.
+/// A good request of `objects` objects of a megabyte each.
 fn good_list(objects: usize) -> Request<Body> {
     let mut large = queue(V3ALPHA1, "a", &json!({}));
     large["metadata"]["annotations"] = json!({"note": "x".repeat(1_000_000)});

@@ -146,7 +146,7 @@ fn dry_run() -> PostParams {
     PostParams { dry_run: true, ..PostParams::default() }
 }
 
-/// Creates so many pods in each namespace, by turns, one at a time.
+/// Creates `count` pods in each namespace, one pod at a time, in turns.
 async fn measure(apis: &[(&str, Api<Pod>)], count: usize) -> Result<[Latencies; 3]> {
     let progress = Progress::new("creations", count);
     let mut took: [Vec<Duration>; 3] = Default::default();

@@ -1,7 +1,8 @@
 //! The memory and time that a keeper takes in a cluster of 150,000 pods and 5,000 queues.
 //!
-//! Creating so many through the API server would take a quarter of an hour. One Deployment with its `ReplicaSet` and
-//! a pod of it is created so; what is written into etcd are copies of what the API server then gives out.
+//! Creating all pods through the API server would take a quarter of an hour. Therefore only one
+//! Deployment, its `ReplicaSet` and one of their pods are created through the API server. Copies of
+//! the answers are written into etcd.
 
 use std::{
     fs,

@@ -17,8 +17,8 @@ use tenure_tests::{
 
 const SEED: &str = "TENURE_SEED";
 
-/// The size of a run. A life of the keeper is too short to pause so many that too few are left for the
-/// last.
+/// The size of a run. `longest_life` is short enough to leave overdue owners for the last life of
+/// the keeper.
 struct Size {
     owners: u32,
     kills: u32,

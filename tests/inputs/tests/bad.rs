@@ -1,7 +1,8 @@
 //! Bad inputs, each with a name that says its point, and the answers to them. `bad/PARSER.tsv` has a line for each:
 //! name, input and answer, apart by tabs.
 //!
-//! Escapes in an input: `\t`, `\n`, `\r`, `\0`, `\\`, `\xNN` (a byte), and `«TEXT*NUMBER»` for a text so many times.
+//! Escapes in an input: `\t`, `\n`, `\r`, `\0`, `\\`, `\xNN` (a byte), and `«TEXT*NUMBER»`
+//! for NUMBER times TEXT.
 //! `TENURE_WRITE_INPUTS=1 cargo test --package tenure-inputs` writes the answers again.
 
 #![allow(

@@ -83,7 +83,7 @@ impl Handshakes {
 
 /// Reads the authorities of the configuration, and opens a connection that trusts no others.
 async fn open_one(configurations: &Configurations, port: u16, results: &Mutex<Results>) {
-    // a read that fails beside so many writes is made again
+    // the load can make a read fail: the next call reads again
     let Some(bundle) = bundle(configurations).await else { return };
     let opened = timeout(PATIENCE, serve(port, &bundle)).await;
     let is_refused = matches!(&opened, Ok(Err(error)) if is_refusal(error));

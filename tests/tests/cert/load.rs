@@ -32,7 +32,8 @@ pub struct Outcome {
 }
 
 impl Load {
-    /// Creates queues in dry runs, so many a second. Every fourth is of v2, which is mutated and converted as well.
+    /// Creates `rate` queues a second in dry runs. Every fourth is of v2, which is mutated and converted
+    /// as well.
     pub async fn start(cluster: &Cluster, rate: u32) -> Self {
         let clients = clients(cluster).await;
         let (stop, failures) = (CancellationToken::new(), Arc::<Mutex<Vec<String>>>::default());

@@ -19,9 +19,10 @@ const REPLICAS: usize = 2;
 /// The lives of certificates in a test, and its end.
 struct Plan {
     flags: [&'static str; 4],
-    /// So many certificates and authorities must have been in the Secret, and so many certificates been served, after
-    /// the first.
+    /// The number of certificates after the first one. The Secret must have had them, and they must
+    /// have been served.
     leaves: usize,
+    /// The number of authorities after the first one. The Secret must have had them.
     authorities: usize,
     rate: u32,
     /// The time after which the next replica is restarted.
@@ -55,7 +56,7 @@ async fn rotate(world: &World, plan: &Plan, mut replicas: Vec<Process>) -> Seen 
         {
             select! {
                 _ = looks.tick() => {
-                    // a read that fails beside so many writes is made again; only the writes count
+                    // the load can make a read fail: the next tick reads again, and only the writes count
                     let Ok(secret) = secrets.get(SECRET).await else { continue };
                     let mut files = secret.data.unwrap_or_default();
                     leaves.extend(files.remove("tls.crt"));

@@ -32,7 +32,8 @@ pub struct World {
 }
 
 impl World {
-    /// An API server alone, and an address for so many webhooks. Nothing is installed. Queues will be converted.
+    /// An API server alone, and an address for `replicas` webhooks. Nothing is installed. Queues will
+    /// be converted.
     pub async fn start(name: &str, replicas: usize, values: &[&str]) -> Self {
         let cluster = Cluster::start_api_server_alone(name).await.unwrap();
         let port = free_port().unwrap();

@@ -7,7 +7,7 @@ use tenure_tests::workloads::Namespace;
 
 use super::{Said, deployment, in_namespace, record_of, run, world};
 
-/// A Deployment that was paused in a queue so many minutes ago, by a record that names a field.
+/// A Deployment that was paused in a queue `minutes` minutes ago, by a record that names a field.
 async fn paused(namespace: &Namespace, name: &str, queue: &str, minutes: i64, field: &str) -> DynamicObject {
     let at = Timestamp::now().checked_sub(SignedDuration::from_mins(minutes)).unwrap();
     let record = json!({

@@ -199,7 +199,7 @@ impl Drop for Attackers {
     }
 }
 
-/// An attack by so many connections to each port, and the bounds of what others notice of it.
+/// The number of connections of an attack to each port, and the bounds of what others notice of it.
 struct Attack {
     connections: usize,
     answered_within: Duration,

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 20;
 struct Race {
     /// The end of the run without the grant.
     end: Timestamp,
-    /// The time at which the API server had taken the grant; none if it refused it.
+    /// The time at which the API server had taken the grant. None: it refused the grant.
     granted: Option<Timestamp>,
     paused: Timestamp,
 }

@@ -45,7 +45,7 @@ async fn start(world: &World) -> (u64, Duration) {
     (most, took)
 }
 
-/// Starts a keeper without pods, and with so many large ones.
+/// Starts a keeper without pods, and another with `count` large pods.
 async fn assert_memory_is_bounded(name: &str, count: usize) -> World {
     let world = scale::world(name, &[]).await.unwrap();
     scale::namespace(&world, "large").await;

@@ -51,8 +51,8 @@ impl Place {
         answer.get(&self.node).is_none()
     }
 
-    /// The floor that the guard's refusal of the deletion names, or all of a refusal that names none, as while the API server
-    /// is busy; none if the deletion is allowed.
+    /// Returns the floor that the guard's refusal of the deletion names. A refusal that names no floor,
+    /// as while the API server is busy, is returned whole. None: the deletion is allowed.
     async fn refusal(&self, world: &World) -> Option<String> {
         let refusal = Asker::scheduler(world).await.would_delete(&self.deleted).await.err()?;
         let floor = refusal.message.split_once("s: ").and_then(|(_, floor)| floor.split(';').next());

@@ -34,7 +34,7 @@ impl Told {
         self.namespace.apply(&with_notice(runai_queue("told-twice", "", ceiling), "1h, 3h")).await;
     }
 
-    /// Waits for so many notices, and returns the time of the last.
+    /// Waits for `count` notices, and returns the time of the last.
     async fn await_notices(&self, count: usize) -> Timestamp {
         let told = self.namespace.await_events_of(APPROACHING, count).await;
         assert_eq!(told.len(), count, "{told:?}");

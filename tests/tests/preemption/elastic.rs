@@ -44,7 +44,7 @@ async fn alive(arena: &Arena<'_>, members: &[DynamicObject]) -> usize {
     alive
 }
 
-/// Waits until so many members are left. A pod has its place before its victims are gone.
+/// Waits until `count` members are left. A pod has its place before its victims are gone.
 async fn await_alive(arena: &Arena<'_>, members: &[DynamicObject], count: usize) {
     let left = async || Ok((alive(arena, members).await == count).then_some(()));
     eventually(&format!("{count} members to be left"), DEADLINE, left).await.unwrap();

@@ -13,7 +13,7 @@ pub const PAUSED: &str = "tenure.dev/paused";
 pub const STATE: &str = "tenure.dev/requeue-state";
 pub const ACTIVE: &str = "tenure.dev/active";
 
-/// A wait so long that no workload comes back by itself in a test.
+/// A wait in seconds. No workload comes back by itself before the end of a test.
 pub const LONG: i32 = 600;
 
 /// The time that pods have to get ready. It is enough for a pod that can, on a busy machine.

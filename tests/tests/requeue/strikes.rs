@@ -50,7 +50,7 @@ impl State {
         Self { is_paused, count: state.count, requeue_at: state.requeue_at, paused_at }
     }
 
-    /// Describes a step to the next state that must not happen; none if it may.
+    /// Describes a step to the next state that must not happen. None: the step is allowed.
     fn complaint(&self, next: &Self) -> Option<String> {
         let is_well = match (self.is_paused, next.is_paused) {
             (false, true) => {

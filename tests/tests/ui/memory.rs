@@ -20,7 +20,7 @@ use crate::browser::Chromium;
 /// The variable with the seconds of a run, and its default.
 const SECONDS: (&str, u64) = ("PAGE_SECONDS", 3600);
 
-/// A run is in so many parts of the same length.
+/// The number of parts of a run. All parts have the same length.
 const PARTS: u32 = 12;
 
 /// The pods that are there at a time. The oldest one goes when another comes.

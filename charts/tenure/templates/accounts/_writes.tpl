@@ -147,7 +147,7 @@ also: a condition of CEL that an update must meet.
   own: true
   verbs: [get, patch]
   fields: [[data]]
-# a Lease that was deleted is made again
+# a deleted Lease is recreated
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   names: [{{ include "tenure.webhook.name" . }}]

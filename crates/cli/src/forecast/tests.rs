@@ -24,7 +24,7 @@ fn gpus(number: i64) -> Amounts {
 struct Pod {
     node: usize,
     gpus: i64,
-    /// Its bound; none if no ceiling ends it.
+    /// The latest end of the run. None: no ceiling applies.
     bound: Option<i64>,
     /// Its real end, which isn't known.
     end: i64,

@@ -108,7 +108,7 @@ impl Mix {
         past
     }
 
-    /// Draws a class by the shares.
+    /// Picks a random class. The share of a class is its probability in percent.
     fn class(self, random: &mut Random) -> Option<&'static JobClass> {
         let mut left = random.below(100).unsigned_abs();
         self.classes().iter().find(|class| {

@@ -67,7 +67,7 @@ fn pod(uid: &str, job: &str, is: Is) -> projection::Pod {
     younger(0, uid, job, is)
 }
 
-/// The same so many seconds later.
+/// The same pod, with all its times `created` seconds later.
 fn younger(created: i64, uid: &str, job: &str, is: Is) -> projection::Pod {
     let condition = |kind: &str, status: &str, since: i64| json!({"type": kind, "status": status, "lastTransitionTime": at(created + since)});
     let conditions = match is {

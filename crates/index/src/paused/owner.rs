@@ -48,7 +48,7 @@ pub struct DueReturn {
 pub struct Paused {
     /// The queue by whose rules it was paused.
     pub queue: ArcStr,
-    /// The family of that queue. None if the record doesn't say.
+    /// The family of that queue. None: the record names no family.
     pub family: Option<Family>,
     /// True if the owner was paused because its pods didn't get ready.
     pub was_unready: bool,

@@ -18,7 +18,7 @@ mod preemptors;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// Of a namespace, on node n, in a queue with a floor of ten minutes, so many seconds after it was scheduled.
+/// A pod on node `n`, in a queue with a floor of ten minutes. It was scheduled `age` seconds ago.
 fn pod(name: &str, age: i64, more: &Value) -> Value {
     let now: Timestamp = NOW.parse().unwrap();
     let at = now - jiff::SignedDuration::from_secs(age);
@@ -560,7 +560,7 @@ fn a_budget_counts_the_pods_that_the_scheduler_counts() {
     );
 }
 
-/// Labels, or the values of a selector, of so many bytes.
+/// Labels, or the values of a selector, of `bytes` bytes in all.
 fn many(bytes: usize) -> impl Iterator<Item = String> {
     (0..bytes / 64).map(|number| format!("{number:064}"))
 }
@@ -571,7 +571,7 @@ fn a_pod_with_more_labels_than_are_kept_counts_for_every_budget_of_its_namespace
     let crowded: BTreeMap<String, String> = many(1 << 20).map(|key| (key, "x".to_owned())).collect();
     assert!(keeps(&json!(crowded), &selector, &json!({})));
     let few: BTreeMap<String, String> = many(2_048).map(|key| (key, "x".to_owned())).collect();
-    assert!(!keeps(&json!(few), &selector, &json!({})), "of so many, all are known");
+    assert!(!keeps(&json!(few), &selector, &json!({})), "all of 2,048 bytes are known");
 }
 
 #[test]
@@ -581,7 +581,7 @@ fn a_budget_whose_selector_is_too_large_to_be_kept_counts_for_every_pod_of_its_n
         json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]})
     };
     assert!(keeps(&json!({"app": "a"}), &selector(1 << 20), &json!({"b": null, "young": null})));
-    assert!(!keeps(&json!({"app": "a"}), &selector(2_048), &json!({})), "of so many, all are known");
+    assert!(!keeps(&json!({"app": "a"}), &selector(2_048), &json!({})), "all of 2,048 bytes are known");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn index(ceiling: &str) -> CeilingIndex {
     index
 }
 
-/// With group `g`, which takes so many pods and has no stamp.
+/// An index with group `g`, which takes `min_member` pods and has no stamp.
 fn with_group(min_member: u32) -> CeilingIndex {
     let mut index = index("100s");
     index.apply_group(RUNAI, &group("u", 1, None, &json!({"minMember": min_member})));

@@ -352,7 +352,7 @@ struct Model {
 /// What each pod asks for when it is bound.
 const ASKS: i64 = 3;
 
-/// Each run has a ceiling of so many seconds.
+/// The ceiling of each run, in seconds.
 const CEILING: i64 = 60;
 
 impl Model {

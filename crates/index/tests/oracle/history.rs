@@ -77,7 +77,7 @@ struct History {
     version: u32,
 }
 
-/// A history of so many events.
+/// A history of `length` events.
 pub fn history(seed: u64, length: usize) -> Vec<Event> {
     let mut random = Random(seed);
     let habits = Habits::of(&mut random);

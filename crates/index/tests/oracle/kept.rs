@@ -20,7 +20,7 @@ fn agrees(events: &[Event]) {
     }
 }
 
-/// Of the tensorstack family, with a ceiling of so many seconds.
+/// A queue of the tensorstack family, with a ceiling of `seconds`.
 fn queue(name: u8, seconds: i64) -> Event {
     Event::TensorstackQueue(name, TensorstackObj { ceiling: Some(seconds * 1_000_000), notice: None })
 }
@@ -181,7 +181,8 @@ fn a_workload_that_was_told_at_one_point_is_told_at_the_next() {
     ]);
 }
 
-/// Of a group of so many, which must be ready within 30 seconds, and again within 20.
+/// The events of a group that takes `min` pods. They must be ready within 30 seconds, and again
+/// within 20.
 fn gang(min: u32) -> Vec<Event> {
     let wait = Some(Wait {
         timeout: Some(30_000_000),

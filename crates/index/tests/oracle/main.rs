@@ -33,7 +33,7 @@ use history::{Random, history};
 use shrink::{report, run};
 
 const STEPS: u64 = 300_000;
-/// So many events a history: then the cluster is empty again.
+/// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
 const MUST_BE_SEEN: [&str; 25] = [

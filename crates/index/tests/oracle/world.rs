@@ -127,7 +127,7 @@ object! {
 pub struct RecordObj {
     pub at: i64,
     pub queue: u8,
-    /// Of the tensorstack family; none if the record doesn't say.
+    /// True if the queue is of the tensorstack family. None: the record names no family.
     pub tensorstack: Option<bool>,
     pub deactivated: bool,
     /// For pods that weren't ready in time.

@@ -34,7 +34,7 @@ struct State {
     refused: BTreeMap<(Method, &'static str), u16>,
     /// The number of requests that it has refused.
     refusals: usize,
-    /// Objects that are gone after so many reads.
+    /// Objects that will be gone, with the number of reads before that.
     reads: BTreeMap<&'static str, u32>,
     /// The changes since they were last asked for.
     changes: Vec<String>,
@@ -98,7 +98,7 @@ impl Server {
         self.0.lock().objects.insert(family, queues(list));
     }
 
-    /// Lets an object be gone after so many reads.
+    /// Removes an object after `reads` reads of it.
     fn lose_after(&self, object: &'static str, reads: u32) {
         self.0.lock().reads.insert(object, reads);
     }
@@ -247,7 +247,7 @@ fn configure(pauser: &mut Pauser, config: Config) {
     handles(pauser).config = config;
 }
 
-/// The pod after so many tries.
+/// A batch with the pod, after `attempts` tries.
 fn due(attempts: u8) -> DueBatch {
     let first = DuePod {
         uid: Uid::of("web-1-a"),
@@ -755,8 +755,8 @@ async fn an_owner_that_is_paused_or_may_not_be_deleted_is_left_until_its_pod_is_
     assert_eq!(act(&pauser, &server, 0).await, saw("paused before", &[]));
 }
 
-/// An owner that runs, though it bears the record of a pause that followed so many full reversals; and its pod, which was
-/// scheduled after that pause, in a queue of this spec.
+/// An owner that runs, although it bears the record of a pause that followed `full` full reversals.
+/// Its pod was scheduled after that pause, in a queue of this spec.
 fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch) {
     let server = Server::new();
     let record = json!({

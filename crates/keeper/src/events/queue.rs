@@ -490,7 +490,8 @@ mod tests {
         assert_eq!(queue.work.waiting(), left);
     }
 
-    /// Tells an event first, with a result of its try after so long; returns for how long that was waited for.
+    /// Tells an event first, while its try takes `after` and has this result. Returns the time that
+    /// the call waited.
     async fn told_first(
         queue: &EventQueue,
         namespace: &str,

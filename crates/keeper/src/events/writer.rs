@@ -243,7 +243,7 @@ mod tests {
         writer.handles.events.leave();
     }
 
-    /// Leads for so long; returns the names in the events that are written.
+    /// Leads for `time`. Returns the names in the events that are written.
     async fn lead(writer: &EventWriter, taken: &Taken, time: Duration) -> Vec<String> {
         taken.lock().clear();
         let _ = timeout(time, writer.work(&CancellationToken::new())).await;

@@ -123,7 +123,7 @@ impl MetricsSources {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "there are never so many")]
+#[allow(clippy::cast_precision_loss, reason = "no count reaches 2^53")]
 fn count(number: usize) -> f64 {
     number as f64
 }

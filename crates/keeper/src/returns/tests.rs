@@ -174,7 +174,7 @@ impl Server {
         self.0.lock().jobs.insert(waiting.job(), (job, *fate));
     }
 
-    /// Returns the first read of each Job, once there are so many.
+    /// Returns the first read of each Job, once at least `count` Jobs were read.
     async fn begun(&self, count: usize) -> BTreeMap<String, Instant> {
         loop {
             let mut first = BTreeMap::new();
@@ -188,7 +188,8 @@ impl Server {
         }
     }
 
-    /// Returns the first times at which the patches of Jobs of a namespace began, once there are so many.
+    /// Waits until at least `count` patches of Jobs of a namespace have begun. Returns the Jobs and the
+    /// times of these.
     async fn patched(&self, namespace: &str, count: usize) -> Vec<(String, Instant)> {
         loop {
             let of_namespace = |(job, _): &&(String, Instant)| job.starts_with(namespace);

@@ -43,7 +43,7 @@ struct Found {
     violations: Vec<String>,
 }
 
-/// Makes so many steps, if there are so many.
+/// Searches until `steps` states are found, or all states if there are fewer.
 fn search(protocol: Protocol, order: Order, steps: usize) -> Found {
     let checker = protocol.checker().target_state_count(steps).finish_when(HasDiscoveries::AnyFailures);
     match order {

@@ -23,8 +23,8 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// Creates so many queues, or as many as two branches of this depth need. Each level has the same multiple of the
-    /// queues above it.
+    /// Creates `queues` queues, or more if two branches of this depth need more. Each level has the
+    /// same multiple of the queues above it.
     pub fn new(queues: usize, depth: usize) -> Self {
         let up_to = |level: usize| match level {
             0 => 0,

@@ -154,7 +154,7 @@ fn earlier(numbers: &mut Numbers) -> Timestamp {
     now() - SignedDuration::from_mins(numbers.below(3 * 60) as i64)
 }
 
-/// The shape of a group of so many pods, or of subgroups of one.
+/// The shape of a group of at least `minimum` pods, or of subgroups of one pod each.
 fn shape(minimum: Option<usize>, subgroups: &[&str]) -> &'static GangShape {
     let sub_group = |name: &&str| SubGroup { name: (*name).to_owned(), ..SubGroup::default() };
     let spec = PodGroupSpec {

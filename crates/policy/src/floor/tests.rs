@@ -233,7 +233,7 @@ mod naive {
     /// Parent, `preemptMinRuntime`, `reclaimMinRuntime`, by number of the queue. A parent beyond them doesn't exist.
     pub type Queues = [(Option<usize>, Option<u8>, Option<u8>)];
 
-    /// The path from the root to the queue; none if there is no end.
+    /// Returns the path from the root to the queue. None: the parents form a circle.
     pub fn path(queues: &Queues, leaf: usize) -> Option<Vec<usize>> {
         let mut path = vec![leaf];
         while let Some(parent) = queues[path[0]].0.filter(|parent| *parent < queues.len()) {

@@ -47,12 +47,12 @@ impl GangShape {
         leaf.map_or(0, |(_, leaf)| leaf.minimum)
     }
 
-    /// True if so many pods in all, with so many of each subgroup, meet the minimums.
+    /// True if `total` pods, with `of_leaf` pods in each subgroup, meet the minimums.
     fn is_met(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
         self.counts(total, of_leaf).are_enough(self)
     }
 
-    /// True if the workload can do without one of so many pods: each minimum that binds leaves room.
+    /// True if a workload of `total` pods can lose one and still meet each minimum that binds.
     fn is_elastic(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
         self.counts(total, of_leaf).can_spare_one(self)
     }

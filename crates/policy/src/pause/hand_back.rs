@@ -137,8 +137,8 @@ pub fn is_owed(metadata: &ObjectMeta) -> bool {
     note.is_some_and(|note| own(note, metadata.uid.as_deref()).is_some())
 }
 
-/// Reads a note. None if its uid is another object's: controllers copy annotations to the objects
-/// that they make.
+/// Reads a note. None: it can't be read, or its uid is another object's. Controllers copy
+/// annotations to the objects that they make.
 fn own(note: &str, uid: Option<&str>) -> Option<HandBack> {
     read(note).filter(|owed: &HandBack| Some(owed.uid.as_str()) == uid)
 }

@@ -18,7 +18,7 @@ fn at(text: &str) -> Timestamp {
 
 fn reviewed(write: StampWrite<'_>, shown: ReportedStart) -> (Option<String>, StampChange) {
     let Review { stamp, change, warning } = write.review(|| shown, at(NOW));
-    // a value that is dropped or changed draws a warning, and nothing else does
+    // only a value that is dropped or changed causes a warning
     assert_eq!(warning.is_some(), !matches!(change, Admitted | Stamped), "{write:?}");
     assert_eq!(change == Admitted, stamp.as_deref() == write.stamp, "{write:?} {stamp:?}");
     (stamp, change)

@@ -82,7 +82,7 @@ impl Case {
 /// The minimum, the number of live pods, and the number of these that run.
 type Subgroup = (u32, u32, u32);
 
-/// A workload that takes so many pods in all, and has these subgroups.
+/// A workload that takes at least `minimum` pods in all, and has these subgroups.
 pub fn of_subgroups(minimum: u32, subgroups: &[Subgroup]) -> Workload<'static> {
     let minimums: Vec<u32> = subgroups.iter().map(|(min, ..)| *min).collect();
     let shape: &GangShape = Box::leak(Box::new(shape(minimum, &minimums)));

@@ -70,7 +70,7 @@ impl World {
         Workload::alone(QueuePlace::find(&self.tree, Some("q")), Some(at(NOW - age)))
     }
 
-    /// A workload with so many running pods, of which it takes so many.
+    /// A workload with `pods` running pods. It takes at least `minimum`.
     fn gang(&self, age: i64, minimum: u32, pods: u32) -> Workload<'_> {
         let Workload { place, start, .. } = self.single(age);
         Workload { place, start, ..of_subgroups(0, &[(minimum, pods, pods)]) }

@@ -46,7 +46,7 @@ const CHAINS: [&[Kind]; 10] = [
 /// An event. One about an owner names its place in the chain.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The pod's ceiling is exceeded, after so many tries.
+    /// The pod's ceiling is exceeded, after this number of tries.
     Expire(u8),
     /// A user or a controller sets the field.
     Set(usize, usize, u8),

@@ -34,7 +34,7 @@ impl ResizeCounting {
         matches!(self, Self::Given | Self::Asked)
     }
 
-    /// Counts the requests of a container or a pod. `held` is None if the node shows no amounts.
+    /// Counts the requests of a container or a pod. `held` None: the node shows no amounts.
     pub(super) fn count(
         self,
         asked: impl Iterator<Item = (String, i64)>,

@@ -57,7 +57,8 @@ struct Place {
 }
 
 impl Place {
-    /// The first pod of its group stands for all of them; none if it is in no group. A third are not.
+    /// Returns the first pod of the pod's group, which stands for the group. None: the pod is in no
+    /// group, like a third of all pods.
     fn group(self, nodes: usize) -> Option<Self> {
         let block = GROUP * SORTS;
         let first = self.node / block * block + self.node % SORTS;

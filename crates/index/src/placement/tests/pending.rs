@@ -1,7 +1,8 @@
 use super::*;
 
-/// Pods of a gang, each with its node, so many seconds after they were scheduled, of which so many must run; and pod p,
-/// which was granted others, with this in its spec and its status.
+/// A world with a gang and pod `p`. `pods` are the gang's pods and their nodes, all scheduled `age`
+/// seconds ago. `spec` is the spec of its PodGroup. `p` waits, and `granted_to` is merged into it:
+/// the pods that it was granted.
 fn world(pods: &[(&str, &str)], age: i64, spec: &Value, granted_to: &Value) -> World {
     let mut world = World::new(&[]);
     for (name, node) in pods {

@@ -48,7 +48,7 @@ pub(super) struct Record {
     not_told_before: Millis,
     /// While its workload must get ready.
     unready: Option<Unready>,
-    /// The end of its run as it was last computed; none if it never was.
+    /// The end of its run, as last computed. None: it was never computed.
     end: Option<Millis>,
     /// Its run doesn't end before, since a change of queues came so late.
     earliest: Millis,
@@ -310,7 +310,7 @@ impl Naive {
         self.bound(pod).since.is_some() && self.standing(pod).is_some_and(|of| of.expires.is_some())
     }
 
-    /// Computes the standing of a pod, also of one that isn't kept; none if it is in no queue.
+    /// Computes the standing of a pod, also of one that isn't kept. None: the pod is in no queue.
     pub fn standing(&self, pod: &PodObj) -> Option<Standing> {
         let bound = self.bound(pod);
         if !Self::names_queue(pod, bound) {

@@ -47,7 +47,7 @@ struct Memory {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lacking {
     pub created: Nanos,
-    /// None if it takes no room.
+    /// None: the workload takes no room.
     pub run: Option<LackingRun>,
 }
 

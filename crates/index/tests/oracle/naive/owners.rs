@@ -39,7 +39,7 @@ pub enum Back {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Returning {
     pub uid: u32,
-    /// None if there is no such queue.
+    /// None: the queue that the record names does not exist.
     pub queue: Option<u8>,
     pub back: Back,
     pub paused: Nanos,

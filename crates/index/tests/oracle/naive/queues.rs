@@ -27,7 +27,7 @@ fn extensions(path: &[&RunaiObj]) -> (Nanos, Option<u32>) {
 }
 
 impl Naive {
-    /// A queue and its ancestors, leaf first; none if they go round in a circle.
+    /// Returns a queue and its ancestors, leaf first. None: the ancestors form a circle.
     fn path(&self, leaf: u8) -> Option<Vec<&RunaiObj>> {
         let (mut path, mut names) = (Vec::new(), Vec::new());
         let mut next = Some(leaf);
@@ -53,7 +53,7 @@ impl Naive {
         }
     }
 
-    /// None if there is no such queue.
+    /// Returns the limits of a queue. None: the queue does not exist.
     pub fn runai_limits(&self, leaf: u8) -> Option<Limits> {
         self.runai.get(&leaf)?;
         let Some(path) = self.path(leaf) else { return Some(Limits::default()) };

@@ -27,7 +27,7 @@ impl Group {
         GangShape::of(PodGroupKind::Runai, &spec)
     }
 
-    /// True if so many pods of each subgroup, and of none, meet the minimums.
+    /// True if `pods` meets the minimums: the number of pods in each subgroup, and in none.
     fn is_met(&self, pods: &[u32]) -> bool {
         pods.iter().sum::<u32>() >= self.minimum && self.has(None, self.top, pods)
     }

@@ -26,7 +26,7 @@ impl Seen {
     }
 }
 
-/// Labels of a pod; none if they are more than are kept.
+/// The labels of a pod. None: the pod has more labels than are kept.
 #[derive(Debug)]
 struct SeenLabels(Option<BTreeMap<String, String>>);
 

@@ -26,7 +26,7 @@ enum Answer {
     List(&'static [&'static str]),
     /// A list of no names, at a version.
     At(&'static str),
-    /// A watch with these events, each after so many milliseconds, that ends after so many more.
+    /// A watch: its events, each after a delay in milliseconds, and the delay of its end after these.
     Watch(Vec<(u64, Value)>, u64),
     /// The same for a list that is to be streamed. All others refuse that.
     Stream(Vec<(u64, Value)>, u64),

@@ -1,4 +1,4 @@
-//! The errors of conversion. The API server shows them to clients, so long values are cut.
+//! The errors of conversion. The API server shows them to clients. Long values are therefore cut.
 
 use thiserror::Error;
 
