@@ -1,9 +1,8 @@
 //! `kubectl tenure ui`: a page with the runs, their ends and their floors, served on loopback with
 //! the rights of its user.
 //!
-//! The cluster is read again and again by [`PageLook`], as long as a page is open; `live` sends the
-//! changes to all pages. A button of the page runs this program in a process of its own, by
-//! `child`.
+//! The cluster is read again and again by [`PageLook`], as long as a page is open; `live` sends the changes
+//! to all pages. A button of the page runs this program in a process of its own, by `child`.
 
 mod assets;
 mod child;
@@ -39,8 +38,7 @@ use simulation::of_report;
 
 /// The shortest time between two reads of the cluster.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// The rest after a read is this multiple of its duration: reading takes at most a tenth of the
-/// time.
+/// The rest after a read is this multiple of its duration: reading takes at most a tenth of the time.
 const REST: u32 = 9;
 
 /// The time after which a read that failed is tried again.

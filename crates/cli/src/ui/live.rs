@@ -33,7 +33,6 @@ pub struct Live {
     opened: Notify,
 }
 
-/// The last read.
 #[derive(Debug)]
 struct LastLook {
     look: PageLook,
@@ -75,15 +74,13 @@ impl Live {
         opened
     }
 
-    /// Waits until a page is open.
     pub async fn watched(&self) {
         while self.messages.receiver_count() == 0 {
             self.opened.notified().await;
         }
     }
 
-    /// Tells the pages what has changed. A message is sent even if nothing has: it shows that the
-    /// read is recent.
+    /// Tells the pages what has changed, even if nothing has: the read is recent.
     pub fn show(&self, look: PageLook, every: Duration) {
         let mut seen = self.seen.lock();
         let before = std::mem::replace(&mut *seen, LastLook { look, at: Instant::now(), every, error: None });
@@ -91,7 +88,6 @@ impl Live {
         let _ = self.messages.send(seen.message(&before.look, false));
     }
 
-    /// Tells the pages that the cluster can't be read.
     pub fn fail(&self, error: &str) {
         let mut seen = self.seen.lock();
         seen.error = Some(error.to_owned());

@@ -77,7 +77,6 @@ struct StrayPod {
     gpus: i64,
 }
 
-/// A workload, as the page gets it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PageRow<'r> {
@@ -199,7 +198,6 @@ impl PageLook {
         Self::of(view, read, now, options, (&facts, &warnings))
     }
 
-    /// Puts the parts of the page together.
     fn of(
         mut view: ListView,
         read: PodsRead,
@@ -251,7 +249,6 @@ impl PageLook {
     }
 }
 
-/// True if a resource is a kind of GPU.
 fn is_gpu(resource: &str) -> bool {
     resource.ends_with("/gpu")
 }

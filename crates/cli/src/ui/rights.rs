@@ -35,8 +35,7 @@ pub struct WorkloadEvent {
     message: String,
 }
 
-/// Returns the verb of the command that changes the workload of a row. None: no command is for its
-/// state.
+/// Returns the verb of the command that changes the workload of a row. None: no command is for its state.
 pub fn verb_of(row: &Value) -> Option<&'static str> {
     match row.get("state")?.as_str()? {
         "Paused" => Some("resume"),

@@ -1,8 +1,7 @@
 //! Signs browsers in.
 //!
-//! Called by the server. The code goes from this process to the browser in a file that only its
-//! user may read, and from there in the body of a request: it appears in no command line, no
-//! history and no Referer.
+//! Called by the server. The code goes from this process to the browser in a file that only its user may
+//! read, and from there in the body of a request: it appears in no command line, no history and no Referer.
 
 use std::{env, fmt::Write as _, fs::OpenOptions, io::Write as _, net::SocketAddr, path::PathBuf};
 
@@ -130,8 +129,7 @@ fn random() -> Result<String> {
     Ok(text)
 }
 
-/// Compares texts of equal length in a time that doesn't depend on the place of their first
-/// difference.
+/// Compares texts of equal length in a time that doesn't depend on the place of their first difference.
 fn is_equal(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
     one.len() == other.len() && differs == 0

@@ -1,7 +1,6 @@
 //! Simulations for the page: the report of a file, or one that the page asks for.
 //!
-//! Called by `ui` for the flag `--simulation`, and by the server for the limits that the user
-//! tries.
+//! Called by `ui` for the flag `--simulation`, and by the server for the limits that the user tries.
 
 use std::fs;
 
