@@ -228,7 +228,7 @@ fn shard(pool: &str, preempt: &str) -> Value {
     })
 }
 
-/// Waits until the webhook counts `maps` ConfigMaps and `shards` shards with another default floor, and
+/// Waits until the webhook counts `maps` `ConfigMap`s and `shards` shards with another default floor, and
 /// `issues` issues.
 async fn await_counts(world: &World, maps: u64, shards: u64, issues: u64) {
     let [webhook, _] = world.tenure.admin_urls();
