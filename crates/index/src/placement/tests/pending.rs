@@ -1,7 +1,7 @@
 use super::*;
 
 /// A world with a gang and pod `p`. `pods` are the gang's pods and their nodes, all scheduled `age`
-/// seconds ago. `spec` is the spec of its PodGroup. `p` waits, and `granted_to` is merged into it:
+/// seconds ago. `spec` is the spec of its `PodGroup`. `p` waits, and `granted_to` is merged into it:
 /// the pods that it was granted.
 fn world(pods: &[(&str, &str)], age: i64, spec: &Value, granted_to: &Value) -> World {
     let mut world = World::new(&[]);
