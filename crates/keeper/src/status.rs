@@ -86,11 +86,14 @@ impl StatusController {
         let (next, until) = (Cell::new(Instant::now()), Cell::new(None));
         let look = || {
             let begun = Instant::now();
-            let tally = cluster.with(|index| index.tally(&config.get().floors, self.handles.now()));
+            let (config, now) = (config.get(), self.handles.now());
+            let statuses = &self.handles.statuses;
+            let (tally, generations) =
+                cluster.with(|index| (index.tally(&config.floors, now), statuses.generations()));
             let workloads = tally.reports.iter().map(|(queue, report)| (queue.clone(), report.workloads));
             *self.handles.metrics.workloads.lock() = workloads.collect();
             let reports = tally.reports.into_iter().map(|(name, report)| (name, report.of(self.version)));
-            queue.replace(self.handles.statuses.report(reports));
+            queue.replace(statuses.report(reports, &generations));
             until.set(tally.until);
             next.set(begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };

@@ -117,10 +117,12 @@ impl<Q: ReadQueue + ObservedQueue> Store<Q> for QueueStore {
     fn apply(&mut self, queue: Q) {
         let name = String::of_object(queue.meta());
         let observe = |statuses: &Statuses| statuses.observe(&name, queue.meta(), queue.observed_status());
-        let lacks = self.statuses.as_ref().is_some_and(observe);
         let now = self.clock.now();
-        self.cluster
-            .change_if(|index| index.change_queues(now, |index| index.apply_queue(&name, &queue)) || lacks);
+        self.cluster.change_if(|index| {
+            let changed = index.change_queues(now, |index| index.apply_queue(&name, &queue));
+            // under the lock, so that no count is of another generation than the statuses know
+            self.statuses.as_ref().is_some_and(observe) || changed
+        });
     }
 
     fn delete(&mut self, name: &String) {

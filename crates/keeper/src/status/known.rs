@@ -25,6 +25,8 @@ struct StatusRecord {
     uid: String,
     /// The generation of the queue, as the watch has shown it.
     generation: Option<i64>,
+    /// The generation that `wanted` is about: `kubectl wait` believes a condition of the present one.
+    counted: Option<i64>,
     /// The status, as the watch or the last write has shown it.
     status: ObservedStatus,
     /// The report that the status was last found to need.
@@ -87,7 +89,8 @@ impl Statuses {
                 return false;
             }
             (known.status, known.generation) = (status, generation);
-            return known.wanted.as_ref().is_none_or(|wanted| known.lacks(wanted));
+            return known.counted != generation
+                || known.wanted.as_ref().is_none_or(|wanted| known.lacks(wanted));
         }
         let known = StatusRecord { uid: uid.to_owned(), generation, status, ..StatusRecord::default() };
         all.insert(name.to_owned(), known);
@@ -104,12 +107,24 @@ impl Statuses {
         self.0.lock().retain(|name, _| names.contains(name));
     }
 
-    /// Takes the reports of queues, and returns the queues whose statuses need a write.
-    pub fn report(&self, reports: impl IntoIterator<Item = (String, QueueReport)>) -> Vec<StaleStatus> {
+    /// Returns the generations of all queues. Call it under the lock of the index that the reports
+    /// are counted under: the index knows a queue of that generation then.
+    pub fn generations(&self) -> HashMap<String, Option<i64>> {
+        self.0.lock().iter().map(|(name, known)| (name.clone(), known.generation)).collect()
+    }
+
+    /// Takes the reports of queues, counted when the queues had these generations, and returns the
+    /// queues whose statuses need a write.
+    pub fn report(
+        &self,
+        reports: impl IntoIterator<Item = (String, QueueReport)>,
+        generations: &HashMap<String, Option<i64>>,
+    ) -> Vec<StaleStatus> {
         let mut all = self.0.lock();
         let mut stale = Vec::new();
         for (name, report) in reports {
             let Some(known) = all.get_mut(&name) else { continue };
+            known.counted = generations.get(&name).copied().flatten();
             if known.lacks(&report) {
                 stale.push(StaleStatus { name, uid: known.uid.clone(), written: known.written });
             }
@@ -124,7 +139,7 @@ impl Statuses {
         let known = all.get(name).filter(|known| known.uid == *uid)?;
         let report = known.wanted.clone().filter(|wanted| known.lacks(wanted))?;
         let children = !known.leaves_children(&report);
-        let (generation, observed) = (known.generation, known.status.clone());
+        let (generation, observed) = (known.counted, known.status.clone());
         Some(Write { name: name.clone(), uid: uid.clone(), report, children, generation, observed })
     }
 
@@ -144,14 +159,14 @@ impl Statuses {
 impl StatusRecord {
     /// True if the status needs a write to show this report.
     fn lacks(&self, report: &QueueReport) -> bool {
-        let Difference { children, own } = report.difference(&self.status, self.generation);
+        let Difference { children, own } = report.difference(&self.status, self.counted);
         own || (children && !self.leaves_children(report))
     }
 
     /// True if another field manager owns the names of the children. If the field is gone, no
     /// manager owns it.
     fn leaves_children(&self, report: &QueueReport) -> bool {
-        report.difference(&self.status, self.generation).children
+        report.difference(&self.status, self.counted).children
             && !self.status.child_queues.is_null()
             && self.anothers.as_ref() == Some(&report.children)
     }
@@ -204,7 +219,7 @@ mod tests {
         }
 
         fn to_write(&self, report: &QueueReport) -> Option<Write> {
-            let stale = self.0.report([("q".to_owned(), report.clone())]);
+            let stale = self.0.report([("q".to_owned(), report.clone())], &self.0.generations());
             assert!(stale.len() <= 1);
             let write = stale.first().map(|of| self.0.write(of).unwrap());
             assert_eq!(write.as_ref().map(|write| &write.report), write.as_ref().map(|_| report));
@@ -260,13 +275,13 @@ mod tests {
     #[test]
     fn a_write_that_another_writer_or_a_later_report_makes_needless_is_none() {
         let world = World::new();
-        let stale = world.0.report([("q".to_owned(), report(1, &[]))]);
+        let stale = world.0.report([("q".to_owned(), report(1, &[]))], &world.0.generations());
         assert!(world.0.write(&stale[0]).is_some());
         world.0.observe("q", &uid("1"), says(&report(1, &[])));
         assert_eq!(world.0.write(&stale[0]), None, "another writer has done it");
-        let stale = world.0.report([("q".to_owned(), report(2, &[]))]);
+        let stale = world.0.report([("q".to_owned(), report(2, &[]))], &world.0.generations());
         let write = world.0.write(&stale[0]).unwrap();
-        assert_eq!(world.0.report([("q".to_owned(), report(1, &[]))]), []);
+        assert_eq!(world.0.report([("q".to_owned(), report(1, &[]))], &world.0.generations()), []);
         assert_eq!(world.0.write(&stale[0]), None);
         // that write was under way
         world.0.written(&write, Some(says(&write.report)));
@@ -306,13 +321,26 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_is_of_the_generation_that_was_counted_and_not_of_a_later_one() {
+        let world = World::new();
+        let counted = world.0.generations();
+        let edited = ObjectMeta { generation: Some(2), ..uid("1") };
+        assert!(world.0.observe("q", &edited, ObservedStatus::default()));
+        let stale = world.0.report([("q".to_owned(), report(1, &[]))], &counted);
+        let write = world.0.write(&stale[0]).unwrap();
+        assert_eq!(write.generation, None, "the count is of the queue before");
+        world.0.written(&write, Some(says(&write.report)));
+        assert_eq!(world.to_write(&report(1, &[])).unwrap().generation, Some(2));
+    }
+
+    #[test]
     fn what_has_waited_longest_is_written_first() {
         let world = World::new();
         let write = world.to_write(&report(1, &[])).unwrap();
         world.0.written(&write, Some(says(&write.report)));
         world.0.observe("other", &uid("2"), ObservedStatus::default());
         let reports = ["q", "other"].map(|name| (name.to_owned(), report(2, &[])));
-        let mut stale = world.0.report(reports);
+        let mut stale = world.0.report(reports, &world.0.generations());
         stale.sort_by_key(StaleStatus::rank);
         assert_eq!(stale.iter().map(|of| &*of.name).collect::<Vec<_>>(), ["other", "q"]);
     }
