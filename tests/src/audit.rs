@@ -68,7 +68,7 @@ impl Trail {
             ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
                 && text(entry, "/objectRef/resource") != "events"
         };
-        let told = |entry: Value| {
+        let line = |entry: Value| {
             let [verb, resource, name] =
                 ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
             format!("{verb} {resource}/{name}")
@@ -77,7 +77,7 @@ impl Trail {
         entries
             .into_iter()
             .filter(|entry| is_success(entry, namespace) && is_change(entry))
-            .map(told)
+            .map(line)
             .collect()
     }
 }
@@ -101,12 +101,12 @@ pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
     let is_change = |entry: &Value| {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&text(entry, "/verb"))
     };
-    let told = |entry: Value| {
+    let line = |entry: Value| {
         let [verb, resource, name] =
             ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
         format!("{verb} {resource}/{name}")
     };
-    entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(told).collect()
+    entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(line).collect()
 }
 
 /// Returns the answered requests of a program of Tenure. Writes that hand fields back, and writes

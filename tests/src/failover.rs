@@ -41,7 +41,7 @@ const LATEST_STRIKE: Duration = Duration::from_secs(1);
 
 /// The way in which a leader fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strike {
+pub enum LeaderFailure {
     /// SIGKILL. The keeper is started again when another leads.
     Kill,
     /// SIGSTOP, for 30 seconds.
@@ -52,7 +52,7 @@ pub enum Strike {
     End,
 }
 
-impl Strike {
+impl LeaderFailure {
     /// Returns the longest time until another keeper must lead. For the control, which releases the
     /// Lease, it is shorter than a lease.
     pub const fn limit(self) -> Duration {
@@ -80,7 +80,7 @@ impl Strike {
 #[derive(Debug)]
 pub struct Round {
     /// The way in which the leader failed.
-    pub strike: Strike,
+    pub failure: LeaderFailure,
     /// The number of owners that were overdue at the strike.
     pub pending: usize,
     /// The time from the strike until the other keeper leads.
@@ -99,15 +99,15 @@ pub struct Round {
 /// # Errors
 /// If no keeper leads in time, or not all owners are paused in the end. Other deviations are in the
 /// rounds.
-pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round>> {
-    let latency = if strikes.contains(&Strike::Cut) { LATENCY } else { Duration::ZERO };
+pub async fn play(name: &str, failures: &[LeaderFailure], seed: u64) -> Result<Vec<Round>> {
+    let latency = if failures.contains(&LeaderFailure::Cut) { LATENCY } else { Duration::ZERO };
     let mut arena = Box::pin(Arena::new(name, latency)).await?;
     let mut rounds = Vec::new();
-    for (number, strike) in (0..).zip(strikes) {
+    for (number, failure) in (0..).zip(failures) {
         let delay = delay(seed, number);
-        let round = Box::pin(arena.round(&format!("{name}-{number}"), *strike, delay)).await;
-        let round = round.with_context(|| format!("{name}, round {number}: {strike:?} after {delay:?}"))?;
-        println!("{name} {number}: {strike:?}, {}", table::in_brief(&round));
+        let round = Box::pin(arena.round(&format!("{name}-{number}"), *failure, delay)).await;
+        let round = round.with_context(|| format!("{name}, round {number}: {failure:?} after {delay:?}"))?;
+        println!("{name} {number}: {failure:?}, {}", table::in_brief(&round));
         rounds.push(round);
     }
     Ok(rounds)
@@ -145,7 +145,7 @@ impl Arena {
     }
 
     /// Plays a round with owners of its own, from their creation until all are paused.
-    async fn round(&mut self, name: &str, strike: Strike, delay: Duration) -> Result<Round> {
+    async fn round(&mut self, name: &str, failure: LeaderFailure, delay: Duration) -> Result<Round> {
         let batch = Batch::create(self.pair.world(), name).await?;
         let leader = self.pair.leader().await?;
         batch.exceed_ceiling(self.pair.world()).await;
@@ -155,10 +155,10 @@ impl Arena {
         let pending = OWNERS.saturating_sub(self.operator.paused(name));
         ensure!(pending > 2 * BURST as usize, "only {pending} are pending");
         let (began, struck) = (Instant::now(), Timestamp::now());
-        self.pair.strike(strike, leader).await?;
+        self.pair.inject(failure, leader).await?;
         let next = Pair::other(leader);
         let takeover = self.pair.await_leader(next).await? - began;
-        let recovery = self.pair.recover(strike, leader, began + STOPPED);
+        let recovery = self.pair.recover(failure, leader, began + STOPPED);
         let ((), ()) = tokio::try_join!(recovery, self.operator.await_pauses(name, OWNERS))?;
 
         let mut complaints = batch.complaints().await?;
@@ -169,8 +169,8 @@ impl Arena {
         let first_pause = first_pause.context("the next leader has paused nothing")?;
         complaints.extend(self.journal.twice_patched(name));
         let late = self.journal.late(name);
-        complaints.extend(strike.complaints(takeover, late));
-        Ok(Round { strike, pending, takeover, first_pause, late, complaints })
+        complaints.extend(failure.complaints(takeover, late));
+        Ok(Round { failure, pending, takeover, first_pause, late, complaints })
     }
 }
 

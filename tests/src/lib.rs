@@ -30,7 +30,7 @@ pub mod scheduling;
 pub mod served;
 pub mod soak;
 pub mod tenant;
-pub mod usage;
+pub mod usage_crowd;
 pub mod workloads;
 
 use std::{

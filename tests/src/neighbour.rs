@@ -43,7 +43,7 @@ pub async fn worst_lateness(world: &World, namespace: &str, count: usize) -> Res
         }
         Ok(())
     };
-    let look = async {
+    let watch = async {
         let (mut running, mut ended, mut worst) =
             (Vec::<(String, Timestamp)>::new(), 0, SignedDuration::ZERO);
         let (begun, mut ticks) = (Timestamp::now(), interval(LOOK));
@@ -66,5 +66,5 @@ pub async fn worst_lateness(world: &World, namespace: &str, count: usize) -> Res
         }
         Ok(worst)
     };
-    Ok(try_join!(create, look)?.1)
+    Ok(try_join!(create, watch)?.1)
 }

@@ -16,7 +16,7 @@ use std::{
 
 pub use api::{ApiProxy, Scope, Write};
 pub use call::{Call, DRY_RUN};
-pub use rule::{Active, Deed, Match, Rule};
+pub use rule::{Active, FaultAction, Match, Rule};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

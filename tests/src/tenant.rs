@@ -6,7 +6,7 @@ use std::{ops::Deref, path::PathBuf};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
-use tenure_policy::owners::KINDS;
+use tenure_policy::owner_table::KINDS;
 use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World, workloads::Namespace};

@@ -20,7 +20,7 @@ use kube::{
     discovery::{Scope, pinned_kind},
 };
 use serde_json::{Value, json};
-use tenure_policy::owners::TIME;
+use tenure_policy::owner_table::TIME;
 use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World};
@@ -383,12 +383,12 @@ impl Namespace {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
         let of_reason = ListParams::default().fields(&format!("reason={reason}"));
         let list = events.list(&of_reason).await.expect("events can be listed");
-        let told = |event: &Event| {
+        let line = |event: &Event| {
             let object = event.regarding.clone().unwrap_or_default();
             let (kind, name) = (object.kind.unwrap_or_default(), object.name.unwrap_or_default());
             format!("{kind}/{name}: {}", event.note.as_deref().unwrap_or_default())
         };
-        list.items.iter().map(told).collect()
+        list.items.iter().map(line).collect()
     }
 
     /// Waits until there are at least `count` `MaxDurationExceeded` events.

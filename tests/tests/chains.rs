@@ -63,8 +63,8 @@ async fn of_the_chain_below_an_ml_service_only_the_ml_service_is_paused() {
     let chain = namespace.chain(&kinds).await;
     native(&namespace, "Deployment", "ml-service", &[controller(&chain[3])]).await;
     namespace.await_pause_of(&chain[0], "spec.runMode", &json!("paused")).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [pause_event(&chain[0], "spec.runMode", "paused")]);
+    let events = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(events, [pause_event(&chain[0], "spec.runMode", "paused")]);
     // whose pods live on here: no controller scales the Deployment down
     await_result(world, "ml-service", "Nothing", 1).await;
     assert_changes(world, &namespace, &["patch mlservices/mlservice"]).await;
@@ -105,8 +105,8 @@ async fn owners_of_which_none_is_the_controller_are_left_alone_and_the_pod_is_de
     let job = namespace.chain(&[(T9K_JOBS, "GenericJob")]).await.remove(0);
     let pod = bare_pod(namespace.name(), "test", &in_queue("passive"), &Value::Null);
     namespace.create(&owned(pod, &[reference(&job)])).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [deletion_event("test")]);
+    let events = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(events, [deletion_event("test")]);
     assert_changes(world, &namespace, &["delete pods/test"]).await;
 }
 
@@ -460,8 +460,8 @@ async fn assert_only_the_native_is_paused(queue_name: &str, above: &[(&str, &str
     let value = if field == SUSPEND { json!(true) } else { json!(0) };
     namespace.await_pause_of(&native, field, &value).await;
     namespace.await_pods(&[]).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [pause_event(&native, field, &value.to_string())]);
+    let events = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(events, [pause_event(&native, field, &value.to_string())]);
     assert_changes(world, &namespace, &[format!("patch {0}s/{0}", native.name_any())]).await;
 }
 
@@ -513,12 +513,12 @@ async fn the_job_of_a_cron_job_is_suspended_and_the_cron_job_is_not() {
         Ok((namespace.field(&job, "status.conditions").await[0]["type"] == "Suspended").then_some(()))
     };
     eventually("the Job to be suspended", DEADLINE, suspended).await.unwrap();
-    let told = namespace.await_events_of("HeldUpByPausedJob", 1).await;
+    let events = namespace.await_events_of("HeldUpByPausedJob", 1).await;
     let expected = format!(
         "CronJob/cron: Starts no further Job while Job job is paused, because concurrencyPolicy is Forbid: to finish that Job, kubectl tenure resume job.batch/job -n {0}; to drop it, kubectl delete job job -n {0}",
         namespace.name()
     );
-    assert_eq!(told, [expected]);
+    assert_eq!(events, [expected]);
 }
 
 #[tokio::test]
@@ -554,8 +554,8 @@ async fn assert_only_the_topmost_is_paused(
     // the pods live on here: no controller deletes them
     await_result(world, queue_name, "Nothing", 1).await;
     assert_changes(world, &namespace, &[format!("patch {0}s/{0}", chain[0].name_any())]).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [pause_event(&chain[0], field, "true")]);
+    let events = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(events, [pause_event(&chain[0], field, "true")]);
 }
 
 #[tokio::test]

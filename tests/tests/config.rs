@@ -98,7 +98,7 @@ async fn pod(namespace: &Namespace, name: &str) -> kube::core::DynamicObject {
     namespace.create(&bare_pod(namespace.name(), name, &in_queue("a-day"), &Value::Null)).await
 }
 
-async fn await_told(namespace: &Namespace, pod: &kube::core::DynamicObject) {
+async fn await_notice(namespace: &Namespace, pod: &kube::core::DynamicObject) {
     eventually("the end of its run to be announced", DEADLINE, async || {
         let annotations = namespace.field(pod, "metadata.annotations").await;
         Ok(annotations.get("tenure.dev/expires-at").map(drop))
@@ -116,10 +116,10 @@ async fn keeper_takes_up_a_changed_notice_and_keeps_the_last_good_one_while_the_
     configure(world, "expiryNotice: 1h\n", true).await;
     let first = pod(&namespace, "first").await;
     configure(world, "expiryNotice: 2d\n", true).await;
-    await_told(&namespace, &first).await;
+    await_notice(&namespace, &first).await;
 
     configure(world, "# not yet\nexpiryNotice: soon\ndefaultPremptMinRuntime: 1m\n", false).await;
-    await_told(&namespace, &pod(&namespace, "second").await).await;
+    await_notice(&namespace, &pod(&namespace, "second").await).await;
     assert_eq!(failures(world).await, refused + 1);
     let log = log(world);
     let complaints: Vec<_> = log.lines().filter(|line| line.contains("Keeping the last good")).collect();
@@ -134,11 +134,11 @@ async fn keeper_takes_up_a_changed_notice_and_keeps_the_last_good_one_while_the_
     configure(world, "expiryNotice: 0s\n", true).await;
     let third = pod(&namespace, "third").await;
     configure(world, "expiryNotice: 3d\n", true).await;
-    await_told(&namespace, &third).await;
+    await_notice(&namespace, &third).await;
     fs::remove_file(world.tenure.config_file()).unwrap();
     let gone = async || Ok((failures(world).await == refused + 2).then_some(()));
     eventually("the file to be missed", DEADLINE, gone).await.unwrap();
-    await_told(&namespace, &pod(&namespace, "fourth").await).await;
+    await_notice(&namespace, &pod(&namespace, "fourth").await).await;
     assert_eq!(lease(world).await, led, "the leader hasn't changed");
     configure(world, "", true).await;
 }
@@ -165,8 +165,8 @@ async fn keeper_takes_up_changed_owners_and_the_ceilings_noted_on_them() {
     namespace.await_running(2).await;
     configure(world, ROW, true).await;
     namespace.await_pause_of(&first, "spec.replicas", &json!(0)).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [pause_event(&first, "spec.replicas", "0")]);
+    let events = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(events, [pause_event(&first, "spec.replicas", "0")]);
     audit::assert_changes(&world.cluster, namespace.name(), &["patch rollouts/first"]).await;
 
     // without the row, the owner below it is paused
@@ -251,14 +251,14 @@ async fn await_counts(world: &World, maps: u64, shards: u64, issues: u64) {
 async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_do_not() {
     let world = &*world().await;
     let log = || fs::read_to_string(world.cluster.directory().join("tenure-webhook.log")).unwrap();
-    let told =
+    let count =
         |words: &[&str]| log().lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
     let config = "kai: {shards: true, configMap: {namespace: default, name: scheduler-config}}\n\
         defaultPreemptMinRuntime: 5m\nnodePools: [{name: a100, defaultPreemptMinRuntime: 1h}]\n";
     configure(world, config, true).await;
     // it isn't there, and shards aren't known
     await_counts(world, 0, 0, 1).await;
-    assert!(told(&["level=warn", "kind=ConfigMap", "there is no such ConfigMap"]) > 0, "{}", log());
+    assert!(count(&["level=warn", "kind=ConfigMap", "there is no such ConfigMap"]) > 0, "{}", log());
 
     world.apply(&scheduler_config(&of_kai("10m"))).await;
     await_counts(world, 1, 0, 0).await;
@@ -269,22 +269,22 @@ async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_
         "kai=10m tenure=5m",
         "set floors.defaultPreemptMinRuntime to 10m in Tenure's configuration",
     ];
-    assert_eq!(told(&all), 1, "{}", log());
+    assert_eq!(count(&all), 1, "{}", log());
     fixtures::install(world, fixtures::definitions(fixtures::KAI)).await;
     world.apply(&shard("a100", "2h")).await;
     await_counts(world, 1, 1, 0).await;
     let of_pool = ["kind=SchedulingShard name=shard", "floors.nodePools[a100].defaultPreemptMinRuntime"];
-    assert_eq!(told(&of_pool), 1, "{}", log());
+    assert_eq!(count(&of_pool), 1, "{}", log());
 
     // other changes don't cause the same message again
     configure(world, &format!("{config}expiryNotice: 1m\n"), true).await;
     world.apply(&scheduler_config(&format!("actions: allocate\n{}", of_kai("600s")))).await;
     world.apply(&shard("a100", "1h")).await;
     await_counts(world, 1, 0, 0).await;
-    assert_eq!((told(&all), told(&of_pool)), (1, 1), "{}", log());
+    assert_eq!((count(&all), count(&of_pool)), (1, 1), "{}", log());
     world.apply(&scheduler_config(&of_kai("5m"))).await;
     await_counts(world, 0, 0, 0).await;
-    assert_eq!(told(&["level=info", "don't differ from Tenure's any more"]), 2, "{}", log());
+    assert_eq!(count(&["level=info", "don't differ from Tenure's any more"]), 2, "{}", log());
 
     // an object that can't be read gives a warning and nothing more, and so does a kind that goes
     world.apply(&scheduler_config("tiers: [")).await;

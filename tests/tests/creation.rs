@@ -73,20 +73,20 @@ async fn a_queue_label_that_no_pod_has_is_told_of_and_answered_as_no_ceiling() {
     // once the webhook knows the queue
     await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
     labelled["metadata"]["labels"] = labelled["spec"]["template"]["metadata"]["labels"].take();
-    let told = "metadata.labels[kai.scheduler/queue]: the pods of this workload have no queue, so no ceiling applies to them: write the label to spec.template.metadata.labels";
-    let output = await_answer(&tenant, &labelled, told).await;
+    let warning = "metadata.labels[kai.scheduler/queue]: the pods of this workload have no queue, so no ceiling applies to them: write the label to spec.template.metadata.labels";
+    let output = await_answer(&tenant, &labelled, warning).await;
     assert!(!output.stderr.contains("ends a run after"), "{}", output.stderr);
     // KAI-Scheduler's podgrouper reads it
     labelled["spec"]["template"]["spec"]["schedulerName"] = json!("kai-scheduler");
     let output = await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
-    assert!(!output.stderr.contains(told), "{}", output.stderr);
+    assert!(!output.stderr.contains(warning), "{}", output.stderr);
 }
 
 #[tokio::test]
 async fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() {
     let tenant = Tenant::new(world().await).await;
     tenant.as_admin().apply(&hour("existing", &json!({}))).await;
-    let told = |queue: &str| {
+    let warning = |queue: &str| {
         format!(
             "Warning: queue {queue:?}, which the pods of this workload name, doesn't exist: no ceiling applies to them\n"
         )
@@ -97,7 +97,7 @@ async fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_noth
         tenant.kubectl(&["create", "-f", "-"], &job.to_string()).await
     };
     let typo = create("typo", "existng").await;
-    assert_eq!((typo.status.code(), typo.stderr), (Some(0), told("existng")));
+    assert_eq!((typo.status.code(), typo.stderr), (Some(0), warning("existng")));
     let right = create("right", "existing").await;
     assert_eq!(
         (right.status.code(), right.stderr),
@@ -113,15 +113,15 @@ async fn a_grace_period_that_is_longer_than_the_keepers_bound_is_told_of() {
     let of = |kind: &str, seconds: i64| {
         workload(kind, tenant.name(), "grace", &in_runai_queue("any"), &grace(seconds))
     };
-    let told = |path: &str| {
+    let warning = |path: &str| {
         format!(
             "{path}spec.terminationGracePeriodSeconds: 86400 is longer than 10m, the time that a pod has to terminate once it has reached its ceiling: write checkpoints within that time"
         )
     };
     let pod = |seconds: i64, labels: &Value| bare_pod(tenant.name(), "grace", labels, &grace(seconds));
-    await_answer(&tenant, &pod(86_400, &in_runai_queue("any")), &told("")).await;
+    await_answer(&tenant, &pod(86_400, &in_runai_queue("any")), &warning("")).await;
     for kind in ["Deployment", "Job"] {
-        await_answer(&tenant, &of(kind, 86_400), &told("spec.template.")).await;
+        await_answer(&tenant, &of(kind, 86_400), &warning("spec.template.")).await;
         let output = tried(&tenant, &of(kind, 600)).await;
         assert!(!output.stderr.contains("is longer than"), "{}", output.stderr);
     }
@@ -149,9 +149,9 @@ async fn kubectl_shows_a_warning_with_the_number_of_the_queue_and_how_to_ask_for
 
     let mut server = workload("Deployment", tenant.name(), "server", &in_runai_queue("warns"), &Value::Null);
     server["metadata"]["annotations"] = json!({OWN: "1d"});
-    let told = tried(&tenant, &server).await;
+    let output = tried(&tenant, &server).await;
     let own = "Warning: metadata.annotations[tenure.dev/max-duration]: \"1d\" is too long: Queue warns ends a run after 1h: set at most 1h; ";
-    assert!(told.stderr.contains(own) && told.status.success(), "{}", told.stderr);
+    assert!(output.stderr.contains(own) && output.status.success(), "{}", output.stderr);
 }
 
 #[tokio::test]
@@ -275,9 +275,9 @@ async fn the_queue_of_a_pod_group_comes_first_and_one_of_t9k_only_warns() {
     admin.apply(&queue("demo", "30m")).await;
     let mut of_t9k = workload("Job", tenant.name(), "of-t9k", &in_queue("demo"), &Value::Null);
     of_t9k["spec"]["activeDeadlineSeconds"] = json!(7200);
-    let told = tried(&tenant, &of_t9k).await;
+    let output = tried(&tenant, &of_t9k).await;
     let warning = "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue demo ends a run after 30m: set at most 1800";
-    assert!(told.stderr.contains(warning) && told.status.success(), "{}", told.stderr);
+    assert!(output.stderr.contains(warning) && output.status.success(), "{}", output.stderr);
 }
 
 /// How many owners the webhook was asked about.

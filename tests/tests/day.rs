@@ -195,13 +195,17 @@ async fn three_teams_share_a_node_for_a_day() {
 
     // in the afternoon the gang is told of its end, and paused; the sweep gets its room
     let end = start + CEILING;
-    let told = async || Ok(day.annotation(&gang, "tenure.dev/expires-at").await);
-    let told: Timestamp = eventually("the notice", DEADLINE, told).await.unwrap().parse().unwrap();
-    assert_eq!(told, ganged.min(start) + CEILING);
+    let annotation = async || Ok(day.annotation(&gang, "tenure.dev/expires-at").await);
+    let announced_end: Timestamp =
+        eventually("the notice", DEADLINE, annotation).await.unwrap().parse().unwrap();
+    assert_eq!(announced_end, ganged.min(start) + CEILING);
     let record = namespace.await_paused("Job", "gang").await;
     assert_eq!(record["reason"], "MaxDurationExceeded");
     let paused: Timestamp = record["at"].as_str().unwrap().parse().unwrap();
-    assert!(paused >= end.min(told) && paused <= end + SignedDuration::from_secs(10), "{paused}, not {end}");
+    assert!(
+        paused >= end.min(announced_end) && paused <= end + SignedDuration::from_secs(10),
+        "{paused}, not {end}"
+    );
     let swept = day.await_placed("sweep", 1, swept + SignedDuration::from_secs(1)).await;
 
     // it comes back by itself, and waits in its turn for the floor of the sweep
@@ -221,8 +225,8 @@ async fn three_teams_share_a_node_for_a_day() {
         ("Requeued", 2),
     ];
     for (reason, count) in events {
-        let told = namespace.await_events_of(reason, count).await;
-        assert!(told.len() == count || reason == "MaxDurationApproaching", "{told:?}");
+        let recorded = namespace.await_events_of(reason, count).await;
+        assert!(recorded.len() == count || reason == "MaxDurationApproaching", "{recorded:?}");
     }
     let mut paused_jobs = audit::of_keeper(&world.cluster, "patch", "jobs", namespace.name());
     paused_jobs.sort_unstable();

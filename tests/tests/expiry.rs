@@ -129,8 +129,8 @@ async fn a_pod_without_owner_is_deleted_with_an_event() {
     world.apply(&bare_pod(&name, "test", &in_queue("bare"), &NOTHING)).await;
     let namespace = Namespace::of(world, &name);
     await_no_pods(&namespace).await;
-    let told = async || Ok(Some(namespace.events().await).filter(|events| !events.is_empty()));
-    let events = eventually("the event", DEADLINE, told).await.unwrap();
+    let recorded = async || Ok(Some(namespace.events().await).filter(|events| !events.is_empty()));
+    let events = eventually("the event", DEADLINE, recorded).await.unwrap();
     assert_eq!(events, ["Pod/test: Deleted because its lifetime exceeded maxDuration defined in Queue"]);
     assert_eq!(audit::of_keeper(&world.cluster, "delete", "pods", &name), ["test"]);
 }

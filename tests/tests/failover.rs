@@ -6,15 +6,15 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use tenure_tests::failover::{Round, Strike, play, print};
+use tenure_tests::failover::{LeaderFailure, Round, play, print};
 use tokio::try_join;
 
 const SEED: &str = "TENURE_SEED";
 
 /// Strikes of each kind on a cluster of their own, at the same time: most of it is waiting.
 async fn rounds(count: usize, seed: u64) -> Vec<Round> {
-    let killed = [vec![Strike::Kill; count], vec![Strike::End; count]].concat();
-    let (stopped, cut) = (vec![Strike::Stop; count], vec![Strike::Cut; count]);
+    let killed = [vec![LeaderFailure::Kill; count], vec![LeaderFailure::End; count]].concat();
+    let (stopped, cut) = (vec![LeaderFailure::Stop; count], vec![LeaderFailure::Cut; count]);
     let rounds = try_join!(
         Box::pin(play("killed", &killed, seed)),
         Box::pin(play("stopped", &stopped, seed)),

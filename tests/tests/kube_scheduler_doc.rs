@@ -133,7 +133,7 @@ async fn assert_floors_hold(arena: &Arena<'_>, more: &Value) -> DynamicObject {
     let (queue, victim) = safe_from_its_queue(arena, more).await;
     let refused = arena.pod(&wish("refused", &queue, 200, more)).await;
     arena.await_refused(&refused).await;
-    await_told(arena, &refused, "preemption: no candidate node for preemption").await;
+    await_event(arena, &refused, "preemption: no candidate node for preemption").await;
     arena.assert_untouched(&victim).await;
     let other = arena.queue("other", json!({})).await;
     arena.placed(&wish("preemptor", &other, 300, more)).await;
@@ -142,15 +142,15 @@ async fn assert_floors_hold(arena: &Arena<'_>, more: &Value) -> DynamicObject {
 }
 
 /// Waits until kube-scheduler has said this about a pod that it couldn't place.
-async fn await_told(arena: &Arena<'_>, pod: &DynamicObject, words: &str) {
-    let told = async || {
+async fn await_event(arena: &Arena<'_>, pod: &DynamicObject, words: &str) {
+    let reported = async || {
         let name = format!("involvedObject.name={}", pod.name_any());
         let events = ["get", "events", "-n", arena.namespace.name(), "--field-selector", &name, "-o", "json"];
         let events = arena.world.cluster.kubectl(&events).await?.success()?;
         anyhow::ensure!(events.contains(words), events);
         Ok(Some(()))
     };
-    eventually(&format!("{words:?}"), DEADLINE, told).await.unwrap();
+    eventually(&format!("{words:?}"), DEADLINE, reported).await.unwrap();
 }
 
 /// Asserts that kube-scheduler offers all nodes, even many, where all pods are protected.
@@ -193,7 +193,7 @@ async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trust
     let victim = arena.placed(&wish("victim", "", 100, &Value::Null)).await;
     let refused = arena.pod(&wish("refused", "", 200, &Value::Null)).await;
     arena.await_refused(&refused).await;
-    await_told(arena, &refused, "tls: failed to verify certificate: x509: ").await;
+    await_event(arena, &refused, "tls: failed to verify certificate: x509: ").await;
     arena.assert_untouched(&victim).await;
 
     impostor["extenders"][0]["tlsConfig"].as_object_mut().unwrap().remove("caFile");
@@ -212,7 +212,7 @@ async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trust
     let victim = arena.placed(&wish("victim", "", 100, &Value::Null)).await;
     let refused = arena.pod(&wish("refused", "", 200, &Value::Null)).await;
     arena.await_refused(&refused).await;
-    await_told(arena, &refused, "code 403").await;
+    await_event(arena, &refused, "code 403").await;
     arena.assert_untouched(&victim).await;
 
     configure(world, page, None).await;

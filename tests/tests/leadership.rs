@@ -116,7 +116,7 @@ impl Candidate {
 /// Checks all the time that no two lead at once.
 struct Referee {
     foul: Arc<AtomicBool>,
-    looking: JoinHandle<()>,
+    checking: JoinHandle<()>,
 }
 
 impl Referee {
@@ -124,7 +124,7 @@ impl Referee {
         let leaderships: Vec<Leadership> = candidates.into_iter().map(|c| c.leadership.clone()).collect();
         let foul = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&foul);
-        let looking = tokio::spawn(async move {
+        let checking = tokio::spawn(async move {
             let mut each = interval(Duration::from_millis(1));
             loop {
                 each.tick().await;
@@ -133,13 +133,13 @@ impl Referee {
                 }
             }
         });
-        Self { foul, looking }
+        Self { foul, checking }
     }
 
     #[track_caller]
     fn assert_fair(self) {
-        assert!(!self.looking.is_finished(), "looked until now");
-        self.looking.abort();
+        assert!(!self.checking.is_finished(), "looked until now");
+        self.checking.abort();
         assert!(!self.foul.load(Relaxed), "two led at once");
     }
 }

@@ -152,8 +152,8 @@ async fn extension(world: &World, events: &Inbox) -> Namespace {
     });
     namespace.create(&asked).await;
     for reason in ["ExtensionRequested", "ExtensionDenied"] {
-        let told = await_event(events, &namespace, reason).await;
-        assert_eq!(told["data"]["owner"]["name"], "train", "{told}");
+        let event = await_event(events, &namespace, reason).await;
+        assert_eq!(event["data"]["owner"]["name"], "train", "{event}");
     }
     namespace
 }
@@ -196,9 +196,9 @@ async fn each_act_is_told_in_both_forms_and_a_missing_file_keeps_nothing_from_st
         assert_eq!(header("authorization"), format!("Bearer {}", SECRETS[1]));
         assert!(header("content-type").starts_with("application/cloudevents+json"));
     }
-    let told = events.posted();
-    let ids: BTreeSet<&str> = told.iter().map(|posted| posted.body["id"].as_str().unwrap()).collect();
-    assert_eq!(ids.len(), told.len(), "each once");
+    let recorded = events.posted();
+    let ids: BTreeSet<&str> = recorded.iter().map(|posted| posted.body["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), recorded.len(), "each once");
     assert!(waiting(world, "ops").await > 0);
 
     fs::write(path("url"), format!("{}/{}", ops.url(), SECRETS[0])).unwrap();
@@ -247,7 +247,7 @@ async fn lateness(world: &World, name: &str) -> (Namespace, f64) {
 }
 
 /// The names of the pods of a namespace whose end an inbox was told of.
-fn told_pods(inbox: &Inbox, namespace: &Namespace) -> BTreeSet<String> {
+fn reported_pods(inbox: &Inbox, namespace: &Namespace) -> BTreeSet<String> {
     let bodies = inbox.posted().into_iter().map(|posted| posted.body["data"].clone());
     let of = |data: &Value| data["reason"] == "RunEnded" && data["namespace"] == namespace.name();
     bodies.filter(of).filter_map(|data| data["owner"]["name"].as_str().map(str::to_owned)).collect()
@@ -280,7 +280,7 @@ async fn receivers_that_hang_refuse_or_are_gone_make_no_pause_later_and_take_not
     assert!(best <= 3.0f64.mul_add(calm, 8.0), "{best} seconds too late, and {calm} without receivers");
     let expected: BTreeSet<String> = (0..12).map(|number| format!("pod-{number}")).collect();
     eventually("the good one to be told of all", FOR_MESSAGES, async || {
-        Ok((told_pods(&good, &namespace) == expected).then_some(()))
+        Ok((reported_pods(&good, &namespace) == expected).then_some(()))
     })
     .await
     .unwrap();

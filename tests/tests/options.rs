@@ -127,10 +127,10 @@ async fn a_dry_run_says_what_it_would_do_and_does_nothing() {
     let deployment = workload("Deployment", namespace.name(), "test", &in_queue("dry"), &Value::Null);
     let deployment = namespace.create(&deployment).await;
     pod(&namespace, "alone", "dry", &Value::Null).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 2).await;
+    let events = namespace.await_events_of("MaxDurationExceeded", 2).await;
     let pause = pause_event(&deployment, "spec.replicas", "0");
-    assert_eq!(told[0], pause.replace("Set ", "Dry run, nothing was done: Set "));
-    assert!(told[1].starts_with("Pod/alone: Dry run, nothing was done: Deleted because"), "{told:?}");
+    assert_eq!(events[0], pause.replace("Set ", "Dry run, nothing was done: Set "));
+    assert!(events[1].starts_with("Pod/alone: Dry run, nothing was done: Deleted because"), "{events:?}");
     assert_changes(world, &namespace, &[""; 0]).await;
     assert_eq!(namespace.pods().await.len(), 3);
     assert_eq!(namespace.field(&deployment, "metadata.annotations").await.get("tenure.dev/expires-at"), None);
@@ -233,9 +233,9 @@ owners:
     let record = namespace.await_pause_of(&rollout, "spec.replicas", &json!(0)).await;
     assert_eq!(record["previousValue"], json!(3));
     namespace.await_pause_of(&widget, "spec.runMode", &json!("stopped")).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 2).await;
+    let events = namespace.await_events_of("MaxDurationExceeded", 2).await;
     assert_eq!(
-        told,
+        events,
         [pause_event(&rollout, "spec.replicas", "0"), pause_event(&widget, "spec.runMode", "stopped")]
     );
     assert_eq!(namespace.await_events_of("MaxDurationApproaching", 2).await.len(), 2);

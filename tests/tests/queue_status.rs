@@ -259,8 +259,8 @@ async fn nothing_is_written_twice_not_even_by_a_keeper_that_has_just_started() {
         ))
         .await;
     await_counts(world, "quiet", [1, 1, 0]).await;
-    let settled = |status: &Value| status["childQueues"] == json!(["quiet-child"]);
-    await_status(world, "quiet", "its child", settled).await;
+    let has_child = |status: &Value| status["childQueues"] == json!(["quiet-child"]);
+    await_status(world, "quiet", "its child", has_child).await;
     let before = (writes(&world.cluster, "quiet"), get(&world.cluster, V3, "quiet").await);
     // the keeper looks at all when one changes
     for (number, restart) in [(1, false), (2, true), (3, false)] {
@@ -356,9 +356,9 @@ async fn where_kai_owns_the_definition_it_is_an_annotation_and_no_queue_comes_ba
         let text = found["metadata"]["annotations"]["tenure.dev/status"].as_str();
         text.map(|text| serde_json::from_str::<Value>(text).unwrap())
     };
-    let told = async || Ok(annotation("kai").await.filter(|status| status["workloads"]["running"] == 1));
-    let told = eventually("the annotation", DEADLINE, told).await.unwrap();
-    assert!(told["nextExpiry"].is_string() && told.get("childQueues").is_none(), "{told}");
+    let running = async || Ok(annotation("kai").await.filter(|status| status["workloads"]["running"] == 1));
+    let status = eventually("the annotation", DEADLINE, running).await.unwrap();
+    assert!(status["nextExpiry"].is_string() && status.get("childQueues").is_none(), "{status}");
     let found = get(&world.cluster, V2, "kai").await;
     assert_eq!(found["metadata"]["annotations"]["example.com/mine"], "stays");
     assert_eq!(found.get("status"), None, "KAI's own");

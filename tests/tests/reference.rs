@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tenure_policy::{
-    owners::{EndedWhen, KINDS, PausableKinds, PauseCommand, is_shown},
+    owner_table::{EndedWhen, KINDS, PausableKinds, PauseCommand, is_shown},
     pause::held_fields,
     reason::EventReason,
 };
@@ -141,7 +141,7 @@ fn every_label_and_annotation_is_on_its_page() {
 }
 
 const BEFORE_THE_KINDS: &str = "\
-# The kinds that are paused. Written by `make docs` from crates/policy/src/owners/kinds.rs. Do not edit.
+# The kinds that are paused. Written by `make docs` from crates/policy/src/owner_table/kinds.rs. Do not edit.
 # kinds: each with its resource. fields: all that a pause or its resume writes, in the order in which they are tried. actions: the
 # Commands of Volcano that pause and resume.
 ";

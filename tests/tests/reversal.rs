@@ -66,8 +66,8 @@ async fn a_pause_that_is_set_back_is_made_again_counted_and_from_the_second_time
             assert_eq!(namespace.events_of("PauseReversed").await, [""; 0]);
         }
     }
-    let told = namespace.await_events_of("PauseReversed", 1).await;
-    assert!(told[0].starts_with("Deployment/test: spec.replicas was set back 2 times"), "{told:?}");
+    let events = namespace.await_events_of("PauseReversed", 1).await;
+    assert!(events[0].starts_with("Deployment/test: spec.replicas was set back 2 times"), "{events:?}");
     namespace.await_events(4).await;
     assert_eq!(namespace.events_of("PauseReversed").await.len(), 1);
     let patches = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name()).len();
@@ -171,13 +171,13 @@ async fn record_of(namespace: &Namespace, owner: &DynamicObject) -> Value {
 async fn pods_go_after_the_third_reversal(namespace: &Namespace, owner: &DynamicObject, resource: &str) {
     let cluster = &world().await.cluster;
     let not_paused_again = async || {
-        let told = namespace.events_of("PauseReversed").await;
-        Ok(told.into_iter().find(|told| told.contains("was set back 3 times")))
+        let events = namespace.events_of("PauseReversed").await;
+        Ok(events.into_iter().find(|event| event.contains("was set back 3 times")))
     };
-    let told = eventually("the third reversal to be told", 2 * DEADLINE, not_paused_again).await.unwrap();
+    let event = eventually("the third reversal to be told", 2 * DEADLINE, not_paused_again).await.unwrap();
     let by = "each time for a full run, last by field manager \"tenure-tests\" (Apply at 20";
-    assert!(told.starts_with(&format!("{}/test: spec.replicas", reference(owner).kind)), "{told}");
-    assert!(told.contains(by) && told.contains("(onReversal: DeletePods)"), "{told}");
+    assert!(event.starts_with(&format!("{}/test: spec.replicas", reference(owner).kind)), "{event}");
+    assert!(event.contains(by) && event.contains("(onReversal: DeletePods)"), "{event}");
     let deleted = async || {
         let deleted = audit::of_keeper(cluster, "delete", "pods", namespace.name());
         Ok((deleted.len() >= 2).then_some(deleted))
@@ -189,7 +189,7 @@ async fn pods_go_after_the_third_reversal(namespace: &Namespace, owner: &Dynamic
     let record = record_of(namespace, owner).await;
     assert_eq!((&record["reversals"], &record["fullReversals"]), (&json!(2), &json!(2)));
     let deletions = namespace.events_of("MaxDurationExceeded").await;
-    let of_pods = deletions.iter().filter(|told| told.starts_with("Pod/")).count();
+    let of_pods = deletions.iter().filter(|event| event.starts_with("Pod/")).count();
     assert!(of_pods >= 1, "{deletions:?}");
 }
 
@@ -231,8 +231,8 @@ async fn by_default_an_owner_is_paused_after_each_reversal_and_the_event_names_t
     let record = record_of(namespace, owner).await;
     assert_eq!(record["fullReversals"], record["reversals"]);
     assert_eq!(record["reversedBy"]["manager"], "tenure-tests");
-    let told = namespace.await_events_of("PauseReversed", 1).await;
-    assert!(told[0].contains("last by field manager \"tenure-tests\" (Apply at 20"), "{told:?}");
+    let events = namespace.await_events_of("PauseReversed", 1).await;
+    assert!(events[0].contains("last by field manager \"tenure-tests\" (Apply at 20"), "{events:?}");
     assert_eq!(audit::of_keeper(&world.cluster, "delete", "pods", namespace.name()), [""; 0]);
 }
 
@@ -254,11 +254,12 @@ async fn where_the_row_of_jobs_says_so_the_job_of_a_cron_job_is_deleted_at_its_c
         let missed = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(2);
         namespace.patch_status(&cron, &json!({"lastScheduleTime": format!("{missed:.0}")})).await;
         let ended = async || {
-            let told = namespace.events_of("RunEnded").await;
-            Ok((told.iter().filter(|told| told.starts_with("Job/nightly-")).count() == count).then_some(told))
+            let events = namespace.events_of("RunEnded").await;
+            Ok((events.iter().filter(|event| event.starts_with("Job/nightly-")).count() == count)
+                .then_some(events))
         };
-        let told = eventually("a Job to be deleted", DEADLINE, ended).await.unwrap();
-        let of_job = told.iter().find(|told| told.starts_with("Job/nightly-")).unwrap();
+        let deleted = eventually("a Job to be deleted", DEADLINE, ended).await.unwrap();
+        let of_job = deleted.iter().find(|event| event.starts_with("Job/nightly-")).unwrap();
         let reached =
             ": Its run in Queue nightly has reached the ceiling of 1s, set by that queue. Job nightly-";
         assert!(of_job.contains(reached) && of_job.contains("was deleted with its pods"), "{of_job}");

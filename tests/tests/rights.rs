@@ -103,8 +103,8 @@ async fn a_pause_that_is_forbidden_is_counted_and_done_when_it_is_allowed() {
     assert_nothing_was_done(world, &namespace).await;
     grant(world, "patch-ray-clusters", "ray.io", &["rayclusters"], &["patch"]).await;
     namespace.await_pause_of(&owner, "spec.suspend", &json!(true)).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [pause_event(&owner, "spec.suspend", "true")]);
+    let recorded = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(recorded, [pause_event(&owner, "spec.suspend", "true")]);
     audit::assert_changes(&world.cluster, namespace.name(), &["patch rayclusters/raycluster"]).await;
 }
 

@@ -318,8 +318,8 @@ async fn the_example_of_the_manual_happens_as_it_says() {
         Ok((status["replicas"].is_null() && status["readyReplicas"].is_null()).then_some(()))
     };
     eventually("the Deployment to be 0/0", DEADLINE, status).await.unwrap();
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert_eq!(told, [pause_event(&deployment, "spec.replicas", "0")]);
+    let recorded = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(recorded, [pause_event(&deployment, "spec.replicas", "0")]);
     // as the manual has it, but for the time that has passed
     let get = ["get", "event", "--namespace", namespace.name(), "--no-headers"];
     let events = world.cluster.kubectl(&get).await.unwrap().success().unwrap();

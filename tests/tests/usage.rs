@@ -8,7 +8,7 @@ use tenure_testbed::{eventually, program};
 use tenure_tests::{
     DEADLINE, World,
     keeper::Metrics,
-    usage::{UsageCrowd, UsageDifference, compare, counted, observed, prepare, record},
+    usage_crowd::{UsageCrowd, UsageDifference, compare, counted, observed, prepare, record},
 };
 use tokio::{process::Command, task::spawn_blocking};
 

@@ -23,14 +23,14 @@ use kube::{
 use serde_json::Value;
 use tenure_policy::{
     kueue::{self, Lookup},
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::{self, OwnerObject},
 };
 use tenure_types::projection::{Owner, WholeObject};
 
 use crate::{
     cluster::{ClusterReader, ConnectArgs, ResourceKind, explain, is_forbidden, targets},
-    print::{AlreadyReported, complain, print, tell},
+    print::{AlreadyReported, complain, print, print_message},
 };
 pub use bulk::BulkArgs;
 pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, not_below, shown};
@@ -200,12 +200,12 @@ impl<C: ChangeCommand> Changer<C> {
         judge: impl Fn(ChangeSubject<'_>) -> Result<ObjectChange>,
     ) -> Result<()> {
         let (change, now) = self.write(object, judge).await?;
-        let told = (change.told)(&now)?;
+        let message = (change.message)(&now)?;
         let place = if self.namespaces { object.place(IN_NAMESPACE) } else { String::new() };
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
-        print(&format!("{object}{of}{place} {told}{dry_run}\n"))?;
+        print(&format!("{object}{of}{place} {message}{dry_run}\n"))?;
         if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run && !self.in_bulk) {
-            tell(note);
+            print_message(note);
         }
         Ok(())
     }

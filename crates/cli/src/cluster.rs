@@ -120,7 +120,7 @@ impl ClusterReader {
 
     /// Reads an owner that an object in a namespace refers to. None: there is no such object or
     /// kind, or the name can't stand in a path.
-    pub async fn look_up(
+    pub async fn find_owner(
         &self,
         namespace: &str,
         owner: &OwnerReference,

@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
 use tenure_policy::config::{ConfigFile, Problem};
 
-use crate::print::{OutputArgs, tell};
+use crate::print::{OutputArgs, print_message};
 use report::ConfigReport;
 
 /// Check the configuration file of Tenure's servers
@@ -55,7 +55,7 @@ impl ConfigCommand {
         // problems of a file that could be read nevertheless
         let ConfigFile::Kai(kai) = file else { return Ok(()) };
         for note in &kai.notes {
-            tell(&format!("note: {}", complaint(&name, note)));
+            print_message(&format!("note: {}", complaint(&name, note)));
         }
         if kai.problems.is_empty() { Ok(()) } else { Err(complaints(&name, &kai.problems)) }
     }

@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
-    owners::PauseRule,
+    owner_table::PauseRule,
     pause::{self, DEACTIVATED, OwnerObject, Pause, PausePlan, ResumeCondition, Reversals, is_deactivation},
 };
 use tenure_types::paused::PausedRecord;
@@ -53,10 +53,10 @@ impl ChangeCommand for Deactivate {
             let activate = object.command("activate");
             ensure!(!is_inactive, "{object} is deactivated already. To let it go on: {activate}");
             // the record stays: activation undoes what its pause has set
-            let told =
+            let message =
                 format!("deactivated (it was paused already, because of {})", printable(&record.reason));
             let patch = pause::deactivate(found, &record);
-            return Ok(ObjectChange::new(patch, move |_| Ok(told.clone()), Some(note(object))));
+            return Ok(ObjectChange::new(patch, move |_| Ok(message.clone()), Some(note(object))));
         }
         ensure!(!found.is_finished(), "{object} has ended: there is nothing to stop");
         pauses(subject).with_context(|| {
@@ -88,14 +88,14 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let command = by.iter().find_map(|(rule, _)| rule.command.as_ref());
     let after = command.map(|command| pause::command(found, &command.pause));
     let name = object.to_string();
-    let told = move |now: &Value| {
+    let message = move |now: &Value| {
         let took = by.iter().find(|(_, record)| pause::took(OwnerObject(now), record));
         let (_, record) = took.with_context(|| {
             format!("{name}: the API server took the write, but didn't keep what pauses it")
         })?;
         Ok(format!("deactivated ({}: {})", record.field, shown(&record.value)))
     };
-    Some(ObjectChange { otherwise, after, ..ObjectChange::new(first, told, Some(note(object))) })
+    Some(ObjectChange { otherwise, after, ..ObjectChange::new(first, message, Some(note(object))) })
 }
 
 /// Returns the note about the way back.

@@ -20,7 +20,7 @@ use tenure_policy::{
     expiry::{Exemption, Scope, exemption},
     kueue,
     naming::{group_of, reference},
-    owners::PauseRule,
+    owner_table::PauseRule,
     pause::{OwnerObject, PausedObject},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ObjectMeta, PostParams};
-use tenure_policy::{extension, naming::group_of, owners::OwnerTable, pause::OwnerObject};
+use tenure_policy::{extension, naming::group_of, owner_table::OwnerTable, pause::OwnerObject};
 use tenure_types::{
     ExtendedDuration, Written,
     extension::{Extension, ExtensionSpec, ExtensionState, ExtensionTarget},
@@ -22,11 +22,11 @@ use crate::{
     cluster::{BUILT_IN, ClusterReader, ConnectArgs, explain, targets},
     extensions::{decided, explain_extension},
     floors::duration,
-    print::{print, tell},
+    print::{print, print_message},
 };
 
 /// The time between two reads of a request whose decision is awaited.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time after which a keeper should have answered: a keeper that works takes less than a
 /// second.
@@ -88,7 +88,10 @@ impl ExtendArgs {
             return await_decision(&cluster, &extension).await;
         }
         if !dry_run {
-            tell(&format!("kubectl tenure extensions -n {} shows what is decided", cluster.namespace));
+            print_message(&format!(
+                "kubectl tenure extensions -n {} shows what is decided",
+                cluster.namespace
+            ));
         }
         Ok(())
     }
@@ -138,24 +141,26 @@ fn request(
 /// Waits until a request is decided. There is no time limit. An error: it isn't granted.
 async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
     let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
-    let mut told = None;
+    let mut printed = None;
     let (begun, mut is_patient) = (Instant::now(), true);
     loop {
         let extension = extensions.get(name).await.map_err(explain_extension)?.read()?;
         let text = decided(&extension);
         match extension.state() {
             ExtensionState::Pending => {
-                if text.is_some() && text != told {
-                    tell(text.as_deref().unwrap_or_default());
-                    told = text;
+                if text.is_some() && text != printed {
+                    print_message(text.as_deref().unwrap_or_default());
+                    printed = text;
                 } else if text.is_none() && is_patient && begun.elapsed() > PATIENCE {
                     is_patient = false;
-                    tell("no keeper has answered yet: it may run dry, or none leads (kubectl tenure status)");
+                    print_message(
+                        "no keeper has answered yet: it may run dry, or none leads (kubectl tenure status)",
+                    );
                 }
             }
             ExtensionState::Granted => return print(&format!("{}\n", text.unwrap_or_default())),
             _ => bail!("{}", text.unwrap_or_default()),
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

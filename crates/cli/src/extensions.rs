@@ -28,7 +28,7 @@ use crate::{
     change::FIELD_MANAGER,
     cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, is_segment, objects},
     floors::duration,
-    print::{Column, Format, ListRow, Printer, cell, human, print, printable, tell, warn},
+    print::{Column, Format, ListRow, Printer, cell, human, print, print_message, printable, warn},
 };
 
 /// List requests for more time: pending ones first, then the latest
@@ -101,7 +101,7 @@ impl ExtensionsArgs {
         sort(&mut found);
         if found.is_empty() {
             let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));
-            tell(&format!("No extensions found{place}."));
+            print_message(&format!("No extensions found{place}."));
         }
         print(&Printer::new(output, all_namespaces, true).all(&found, cluster.clock.now())?)
     }
@@ -192,7 +192,7 @@ impl ReviewerDecision {
             self.check(&found)?;
             let asked = found.spec.duration.as_str();
             let granted = self.duration.map_or_else(|| asked.to_owned(), |duration| duration.to_string());
-            let (state, told) = if self.is_approval {
+            let (state, decision) = if self.is_approval {
                 (ExtensionState::Granted, format!("approved: {granted} for"))
             } else {
                 (ExtensionState::Denied, "denied:".into())
@@ -209,7 +209,7 @@ impl ReviewerDecision {
             let written = extensions.patch_status(name, &how, &patch).await;
             written.map_err(|error| self.explain(error, &cluster.namespace))?;
             let workload = printable(&workload(&found));
-            print(&format!("extension.tenure.dev/{name} {told} {workload}\n"))?;
+            print(&format!("extension.tenure.dev/{name} {decision} {workload}\n"))?;
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ async fn user(client: &Client) -> Result<String> {
 
 /// Returns a sentence about the state of a request. None: there is nothing to say yet.
 pub fn decided(extension: &Extension) -> Option<String> {
-    extension::told(extension).map(|(_, text)| printable(&text))
+    extension::event(extension).map(|(_, text)| printable(&text))
 }
 
 /// Returns an error of a call about extensions. If the cluster has no such kind, the error says so.

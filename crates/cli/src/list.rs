@@ -22,7 +22,7 @@ use tenure_types::selector::Selector;
 use crate::{
     cluster::{ConnectArgs, explain},
     floors::of_file,
-    print::{Format, Printer, print, tell, with_causes},
+    print::{Format, Printer, print, print_message, with_causes},
     status::runs_dry,
 };
 use gather::Gatherer;
@@ -30,7 +30,7 @@ use row::{WorkloadRow, WorkloadState};
 use view::ListView;
 
 /// The shortest time between two reads of a watch.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A watch rests for this multiple of the time that its last read took: it spends at most a tenth
 /// of its time on requests.
 const REST: u32 = 9;
@@ -109,7 +109,7 @@ impl ListArgs {
             let mut ended = ended::ended(&cluster, namespace.as_deref()).await.map_err(explain)?;
             ended.retain(|of| queues.is_empty() || of.queue.as_ref().is_some_and(|of| queues.contains(of)));
             if ended.is_empty() {
-                tell(&format!("Tenure has paused or deleted nothing in the last hour{place}."));
+                print_message(&format!("Tenure has paused or deleted nothing in the last hour{place}."));
             }
             return print(&ended::shown(&ended, output, (all_namespaces, !no_headers), cluster.clock.now())?);
         }
@@ -127,7 +127,7 @@ impl ListArgs {
             ensure!(is_there, no_queue(&queue));
         }
         if rows.is_empty() {
-            tell(&format!("No workloads in a queue found{place}."));
+            print_message(&format!("No workloads in a queue found{place}."));
         }
         if self.watch {
             return list.watch(rows).await;
@@ -173,7 +173,7 @@ impl List {
         let mut seen: HashMap<_, WorkloadRow> = first.into_iter().map(|row| (row.key(), row)).collect();
         let mut took = Duration::ZERO;
         loop {
-            tokio::time::sleep(BETWEEN_LOOKS.max(took.saturating_mul(REST))).await;
+            tokio::time::sleep(POLL_INTERVAL.max(took.saturating_mul(REST))).await;
             let begun = Instant::now();
             match self.gatherer.view().await {
                 Ok(view) => {

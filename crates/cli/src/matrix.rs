@@ -19,7 +19,7 @@ use crate::{
     cluster::ConnectArgs,
     floors::{FloorArgs, SourcedValue},
     input::InputArgs,
-    print::{OutputArgs, Table, TableOutput, cell, table, tell},
+    print::{OutputArgs, Table, TableOutput, cell, print_message, table},
     snapshot::{Snapshot, queues},
 };
 
@@ -71,7 +71,7 @@ impl MatrixArgs {
             ensure!(tree.find(name).is_some(), "there is no queue {name:?} of group scheduling.run.ai");
         }
         if tree.is_empty() {
-            tell("No queues of group scheduling.run.ai found.");
+            print_message("No queues of group scheduling.run.ai found.");
         }
         let asked = [preemptor_queue.as_deref(), victim_queue.as_deref()];
         let matrix = Matrix::new(&snapshot, args.node_pool.as_deref(), asked);

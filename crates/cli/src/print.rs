@@ -6,8 +6,8 @@
 
 mod age;
 mod listing;
+mod messages;
 mod table;
-mod tell;
 
 use std::io::{self, BufWriter, Write};
 
@@ -18,8 +18,8 @@ use tenure_types::hidden::{escape_json, is_hidden};
 
 pub use age::{human, moment, until};
 pub use listing::{Format, ListRow, Printer};
+pub use messages::{AlreadyReported, complain, print_message, warn, with_causes};
 pub use table::{Column, Table, TablePart, cell, moment_cell, printable, table, tables};
-pub use tell::{AlreadyReported, complain, tell, warn, with_causes};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

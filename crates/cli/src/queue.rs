@@ -24,7 +24,7 @@ use crate::{
         gather::Gatherer, no_queue, print::EXPIRES_AT, print::FLOOR_UNTIL, print::STATE, print::left,
         row::WorkloadRow, row::WorkloadState,
     },
-    print::{Column, ListRow, OutputArgs, OutputFormat, TablePart, cell, moment_cell, tables, tell},
+    print::{Column, ListRow, OutputArgs, OutputFormat, TablePart, cell, moment_cell, print_message, tables},
 };
 
 /// Show the workloads of a queue: running, coming back, deactivated and paused
@@ -82,11 +82,11 @@ impl QueueArgs {
         let is_empty = answer.tables(!is_given, now).is_empty();
         ensure!(is_known || !is_empty, no_queue(&answer.queue));
         if is_empty && output.output == OutputFormat::Table {
-            tell(&format!("No workloads run, come back or are paused in queue {}.", answer.queue));
+            print_message(&format!("No workloads run, come back or are paused in queue {}.", answer.queue));
         }
         match grants(&gatherer.cluster, place.as_deref(), &answer.queue).await? {
             Some(Ok(grants)) => answer.grants = Some(grants),
-            Some(Err(unknown)) => tell(&unknown),
+            Some(Err(unknown)) => print_message(&unknown),
             None => {}
         }
         output.show(&answer, || answer.tables(!is_given, now))

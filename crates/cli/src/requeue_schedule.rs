@@ -23,7 +23,7 @@ use tenure_types::{
 use crate::{
     cluster::ConnectArgs,
     input::Document,
-    print::{OutputArgs, tables, tell, warn},
+    print::{OutputArgs, print_message, tables, warn},
     snapshot::{Snapshot, queues},
 };
 
@@ -94,13 +94,13 @@ impl RequeueScheduleArgs {
             Some(queue) => find(&queues::documents(&self.filename, connect).await?, queue)?,
         };
         if let (Some(leaf), None) = (&self.queue, &queue) {
-            tell(&format!(
+            print_message(&format!(
                 "note: neither queue {leaf:?} nor one above it has waitForPodsReady: its workloads are never paused for their pods, and this is what the defaults would give"
             ));
         }
         let answer = self.answer(backoff, queue.as_deref());
         if self.retries.is_none() && answer.backoff_limit_count.is_none() {
-            tell(&format!(
+            print_message(&format!(
                 "note: there is no limit: the first {ROWS} retries are shown; --retries shows more"
             ));
         }

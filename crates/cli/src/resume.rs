@@ -59,8 +59,8 @@ impl ChangeCommand for Resume {
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
         let undone = pause::forget_undone(subject.found).filter(|_| subject.record_text().is_none());
         if let Some(patch) = undone.filter(|_| subject.paused_by().is_none()) {
-            let told = "resumed (it runs already: its undone pauses count from 0)";
-            return Ok(ObjectChange::new(patch, |_| Ok(told.into()), None));
+            let message = "resumed (it runs already: its undone pauses count from 0)";
+            return Ok(ObjectChange::new(patch, |_| Ok(message.into()), None));
         }
         let record = subject.paused(&self.fields)?;
         let note = match subject.state(&record) {
@@ -129,8 +129,8 @@ impl ChangeCommand for Activate {
         if subject.record_text().is_none() {
             if found.is_inactive() {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
-                let told = "activated (Tenure had not paused it: nothing but annotations was changed)";
-                return Ok(ObjectChange::new(annotate(found, &gone), |_| Ok(told.into()), None));
+                let message = "activated (Tenure had not paused it: nothing but annotations was changed)";
+                return Ok(ObjectChange::new(annotate(found, &gone), |_| Ok(message.into()), None));
             }
             bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
         }

@@ -26,9 +26,9 @@ use tenure_policy::{
     config::Config,
     expiry::{Family, GraceOnChange, PerFamily},
     floor::Floors,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::OwnerObject,
-    tree::{QueueTree, troubles},
+    tree::{QueueTree, tree_errors},
 };
 use tenure_types::{
     extension,
@@ -240,8 +240,8 @@ impl Snapshot {
     /// Returns warnings about fields of queues that don't count as they are written, and about
     /// faults of the tree.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let troubles = troubles(self.tree()).into_iter().map(|trouble| trouble.to_string());
-        self.of_queues.iter().cloned().chain(troubles)
+        let errors = tree_errors(self.tree()).into_iter().map(|error| error.to_string());
+        self.of_queues.iter().cloned().chain(errors)
     }
 
     /// Prints all warnings.
@@ -278,7 +278,7 @@ impl Snapshot {
                 ClimbStep::Ask(owner) => owner,
             };
             let met = match &self.cluster {
-                Some(cluster) => cluster.look_up(namespace, &owner).await.map(|found| {
+                Some(cluster) => cluster.find_owner(namespace, &owner).await.map(|found| {
                     found.map(|found| (OwnerObject(&found.value).is_finished(), found.metadata))
                 }),
                 None => Ok(Some(in_files(&self.documents, namespace, &owner))),

@@ -6,8 +6,8 @@
 
 mod assets;
 mod child;
+mod content;
 mod live;
-mod look;
 mod rights;
 mod server;
 mod sign_in;
@@ -26,25 +26,25 @@ use crate::{
     floors::{duration, of_file},
     input::{self, Document, InputArgs},
     list::gather::Gatherer,
-    print::{print, tell, with_causes},
+    print::{print, print_message, with_causes},
     status::runs_dry,
 };
 use child::Child;
+use content::{LookOptions, PageLook};
 use live::Live;
-use look::{LookOptions, PageLook};
 use rights::Rights;
 use server::UiServer;
 use simulation::of_report;
 
 /// The shortest time between two reads of the cluster.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The rest after a read is this multiple of its duration: reading takes at most a tenth of the time.
 const REST: u32 = 9;
 
 /// The time after which a read that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The time after which a read that doesn't end has failed.
-const LONGEST_LOOK: Duration = Duration::from_mins(2);
+const READ_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The usual namespace of queues of T9k.
 const DEFAULT_T9K: &str = "t9k-system";
@@ -135,18 +135,18 @@ impl UiArgs {
         } else if let LookSource::Files(documents, _) = &mut source {
             *documents = input::read(&self.input.filename)?;
         }
-        let mut looks = PageRefresher { source, options, runs_dry: None };
+        let mut refresher = PageRefresher { source, options, runs_dry: None };
         if let Some(path) = &self.export {
-            let page = assets::exported(&looks.look().await?)?;
+            let page = assets::exported(&refresher.refresh().await?)?;
             fs::write(path, page).with_context(|| format!("cannot write {path}"))?;
             return print(&format!("{path} written\n"));
         }
-        let live = Arc::new(Live::new(looks.look().await?));
+        let live = Arc::new(Live::new(refresher.refresh().await?));
         let server = UiServer::bind(self.port, Arc::clone(&live), child, rights).await?;
         server.announce(self.no_browser);
         tokio::select! {
             ended = server.serve() => ended,
-            () = looks.follow(&live) => Ok(()),
+            () = refresher.follow(&live) => Ok(()),
             ended = signalled() => ended,
         }
     }
@@ -180,7 +180,7 @@ struct PageRefresher {
 
 impl PageRefresher {
     /// Reads everything that the page shows.
-    async fn look(&mut self) -> Result<PageLook> {
+    async fn refresh(&mut self) -> Result<PageLook> {
         match &mut self.source {
             LookSource::Cluster(gatherer) => {
                 let known = self.runs_dry.filter(|(_, since)| since.elapsed() < BETWEEN_DRY_RUNS);
@@ -200,26 +200,26 @@ impl PageRefresher {
         if matches!(self.source, LookSource::Files(..)) {
             return std::future::pending().await;
         }
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             live.watched().await;
             let begun = Instant::now();
-            let look = timeout(LONGEST_LOOK, self.look()).await;
-            match look.unwrap_or_else(|_| Err(anyhow!("no answer within {LONGEST_LOOK:?}"))) {
-                Ok(look) => {
-                    told.clear();
+            let content = timeout(READ_TIMEOUT, self.refresh()).await;
+            match content.unwrap_or_else(|_| Err(anyhow!("no answer within {READ_TIMEOUT:?}"))) {
+                Ok(content) => {
+                    logged.clear();
                     let took = begun.elapsed();
-                    let rest = BETWEEN_LOOKS.max(took.saturating_mul(REST));
-                    live.show(look, rest.saturating_add(took));
+                    let rest = POLL_INTERVAL.max(took.saturating_mul(REST));
+                    live.show(content, rest.saturating_add(took));
                     sleep(rest).await;
                 }
                 // a server that is away for a while comes back
                 Err(error) => {
                     let error = with_causes(&error);
                     live.fail(&error);
-                    if told != error {
-                        tell(&format!("The cluster can't be read: {error}"));
-                        told = error;
+                    if logged != error {
+                        print_message(&format!("The cluster can't be read: {error}"));
+                        logged = error;
                     }
                     sleep(AFTER_FAILURE).await;
                 }

@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Serialize;
-use tenure_types::usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRecord};
+use tenure_types::usage_record::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRecord};
 
 use crate::{
     cluster::{ConnectArgs, explain_given_by},

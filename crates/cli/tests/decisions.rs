@@ -305,9 +305,9 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
         let spec = json!({"maxDuration": "2h", "onReversal": "DeletePods", "maxDurationAction": action});
         objects(&[items.as_slice(), &[queue("prod", &spec)]].concat())
     };
-    let told = |action| String::from_utf8(tenure(&arguments, &prod(action)).stdout).unwrap();
-    assert!(told("Pause").contains(undone), "{}", told("Pause"));
-    assert!(!told("Requeue").contains("onReversal"), "{}", told("Requeue"));
+    let explanation = |action| String::from_utf8(tenure(&arguments, &prod(action)).stdout).unwrap();
+    assert!(explanation("Pause").contains(undone), "{}", explanation("Pause"));
+    assert!(!explanation("Requeue").contains("onReversal"), "{}", explanation("Requeue"));
 }
 
 /// Each warning is printed once, by each command that meets it.
@@ -536,19 +536,19 @@ fn an_own_ceiling_without_effect_is_told() {
     };
     let mut items = cluster();
     items.extend([noted("invalid", "soon"), noted("longer", "3h"), noted("shorter", "1h")]);
-    let told = |name: &str| {
+    let without_effect = |name: &str| {
         let pod = format!("ns/{name}");
         let arguments = ["explain", "pod", "-f", "-", "-o", "json", "--now", NOW, &pod];
         answer(&arguments, &objects(&items)).0["withoutEffect"].clone()
     };
-    assert_eq!(told("shorter"), Value::Null);
+    assert_eq!(without_effect("shorter"), Value::Null);
     assert_eq!(
-        told("longer"),
+        without_effect("longer"),
         json!([
             "Annotation tenure.dev/max-duration of 3h has no effect: Queue prod ends a run after 2h, and a workload can only shorten that"
         ])
     );
-    let invalid = told("invalid")[0].as_str().unwrap().to_owned();
+    let invalid = without_effect("invalid")[0].as_str().unwrap().to_owned();
     let begin = "Pod invalid: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration";
     assert!(invalid.starts_with(begin) && invalid.ends_with(": it has no effect"), "{invalid}");
 }

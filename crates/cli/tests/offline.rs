@@ -8,7 +8,7 @@ use std::{
     process::Stdio,
 };
 
-use plugin::{plugin, run, told, with};
+use plugin::{outcome, plugin, run, with};
 
 fn run_with_input(line: &str, input: &str) -> (String, String, i32) {
     let directory = with(&[]);
@@ -16,7 +16,7 @@ fn run_with_input(line: &str, input: &str) -> (String, String, i32) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    told(child.wait_with_output().unwrap())
+    outcome(child.wait_with_output().unwrap())
 }
 
 const QUEUES: &str = "\

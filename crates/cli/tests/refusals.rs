@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use plugin::{plugin, run, told, with};
+use plugin::{outcome, plugin, run, with};
 
 /// Files that hold no objects, and the complaint about each.
 const UNREADABLE: [(&str, &str); 15] = [
@@ -273,18 +273,22 @@ fn of_the_list_in_kubeconfig_the_files_that_exist_count_as_for_kubectl() {
     let directory = with(&files);
     let without_user = good.lines().filter(|line| !line.starts_with("users")).collect::<Vec<_>>().join("\n");
     fs::write(directory.path().join("no-user"), without_user).unwrap();
-    let told_with = |list: &str| {
+    let outcome_with = |list: &str| {
         let mut plugin = plugin(directory.path(), "list");
-        told(plugin.env("KUBECONFIG", list).stdin(Stdio::null()).output().unwrap())
+        outcome(plugin.env("KUBECONFIG", list).stdin(Stdio::null()).output().unwrap())
     };
     for list in ["gone:good", "good:gone", ":good", "gone::no-user:user", "user:gone:no-user"] {
-        assert_eq!(told_with(list), (String::new(), format!("error: {REFUSED_CONNECTION}\n"), 1), "{list}");
+        assert_eq!(
+            outcome_with(list),
+            (String::new(), format!("error: {REFUSED_CONNECTION}\n"), 1),
+            "{list}"
+        );
     }
-    let (_, err, _) = told_with("gone:also-gone");
+    let (_, err, _) = outcome_with("gone:also-gone");
     let first =
         "no cluster: set KUBECONFIG, or give --kubeconfig or --server: cannot read the kubeconfig gone: ";
     assert!(err.contains(first), "{err}");
-    let (_, err, _) = told_with("good:broken");
+    let (_, err, _) = outcome_with("good:broken");
     assert!(err.contains("cannot use the kubeconfig: "), "{err}");
 }
 

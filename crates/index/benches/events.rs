@@ -142,9 +142,9 @@ fn returns(due: usize, pods: usize) {
     let returning = black_box(index.counts(time(20), time(20)).returning);
     let scraped = begun.elapsed();
     let begun = Instant::now();
-    let looked = index.due_returns(time(20)).len();
+    let listed = index.due_returns(time(20)).len();
     let took = begun.elapsed();
-    assert_eq!((returning, looked), (due, due));
+    assert_eq!((returning, listed), (due, due));
     println!(
         "{due} due returns beside {pods} pods: a look {took:>10.1?} (goal: 50 ms), a count {scraped:.1?}"
     );

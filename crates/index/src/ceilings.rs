@@ -30,7 +30,7 @@ use tenure_policy::{
     floor::Floors,
     kueue,
     notice::NoticePoints,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     ready::{PodsReady, Readiness},
     start::LongestFormation,
 };
@@ -315,7 +315,7 @@ impl CeilingIndex {
         };
         self.schedule(moved);
         if let Some(change) = self.reader.policy_change.take() {
-            self.reader.missing.look(&mut self.objects, change.at);
+            self.reader.missing.refresh(&mut self.objects, change.at);
         }
         self.follow_ends();
     }

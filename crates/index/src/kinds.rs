@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::{
     climb::{DEPLOYMENT, POD_CONTROLLERS, REPLICA_SET},
     naming::group_of,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
 };
 
 /// A hash of group and kind, the same for all versions of the group. It is never zero, so that an

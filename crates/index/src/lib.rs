@@ -22,7 +22,7 @@ mod queues;
 mod shown_ends;
 mod times;
 mod uid;
-mod usage;
+mod usage_ledger;
 
 pub use ceilings::{
     CeilingCounts, CeilingIndex, CeilingOptions, Ceilings, MissingEvidence, Overlong, PodStanding,
@@ -42,4 +42,4 @@ pub use placement::{
 pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, PendingStamp, StampForm};
 pub use queues::{FamilyQueues, ReadQueue};
 pub use uid::Uid;
-pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};
+pub use usage_ledger::{RunPlace, SeenRun, StreamClock, UsageLedger};

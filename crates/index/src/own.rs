@@ -24,7 +24,7 @@ const REMEMBERED: usize = 64;
 /// The waiting notes per namespace.
 const WAITING: usize = 8;
 /// The notes per namespace that are reported within `WINDOW`.
-const TOLD: usize = 20;
+const MOST_REPORTED: usize = 20;
 /// The time after which the count of reported notes begins again.
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
@@ -134,7 +134,7 @@ struct IneffectiveNotes {
     waiting: Vec<IneffectiveValue>,
     since: Option<Timestamp>,
     /// The number of notes that were reported within the window.
-    told: usize,
+    reported: usize,
 }
 
 impl OwnCeilings {
@@ -217,12 +217,12 @@ impl IneffectiveNotes {
     /// waiting note.
     fn take(&mut self, now: Timestamp) -> Option<IneffectiveValue> {
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
-            (self.since, self.told) = (Some(now), 0);
+            (self.since, self.reported) = (Some(now), 0);
         }
-        if self.told >= TOLD {
+        if self.reported >= MOST_REPORTED {
             return None;
         }
-        self.told = self.told.saturating_add(1);
+        self.reported = self.reported.saturating_add(1);
         Some(self.waiting.remove(0))
     }
 }
@@ -245,7 +245,7 @@ mod tests {
         own.read(AnnotatedKind::Pod, &noted(namespace, uid, text))
     }
 
-    fn told(own: &mut OwnCeilings, seconds: i64) -> Vec<String> {
+    fn reported(own: &mut OwnCeilings, seconds: i64) -> Vec<String> {
         let notes = own.take(10, Timestamp::from_second(seconds).unwrap());
         let value = |note: IneffectiveValue| match note.why {
             IneffectiveReason::Invalid { value, .. } => format!("{}/{}: {value}", note.namespace, note.name),
@@ -259,13 +259,13 @@ mod tests {
         let mut own = OwnCeilings::default();
         assert_eq!(read(&mut own, "ns", "a", "1m"), Some(SignedDuration::from_mins(1)));
         assert_eq!(read(&mut own, "ns", "a", "soon"), None);
-        assert_eq!(told(&mut own, 0), ["ns/a: soon"]);
+        assert_eq!(reported(&mut own, 0), ["ns/a: soon"]);
         _ = read(&mut own, "ns", "a", "soon");
-        assert!(told(&mut own, 1).is_empty());
+        assert!(reported(&mut own, 1).is_empty());
         _ = read(&mut own, "ns", "a", "later");
         _ = read(&mut own, "ns", "b", "soon");
         assert_eq!(
-            (told(&mut own, 2), told(&mut own, 3)),
+            (reported(&mut own, 2), reported(&mut own, 3)),
             (vec!["ns/a: later".into()], vec!["ns/b: soon".into()])
         );
     }
@@ -278,14 +278,14 @@ mod tests {
             for value in 0..10 {
                 _ = read(&mut own, "loop", "a", &format!("x{second}-{value}"));
             }
-            events += told(&mut own, second).len();
+            events += reported(&mut own, second).len();
         }
-        assert_eq!(events, TOLD);
+        assert_eq!(events, MOST_REPORTED);
         let notes = &own.by_namespace["loop"];
         assert!(notes.known.len() <= REMEMBERED && notes.waiting.len() <= WAITING);
         _ = read(&mut own, "other", "b", "soon");
-        assert_eq!(told(&mut own, 601), ["other/b: soon"]);
-        assert_eq!(told(&mut own, 3_600).len(), 1, "the next hour");
+        assert_eq!(reported(&mut own, 601), ["other/b: soon"]);
+        assert_eq!(reported(&mut own, 3_600).len(), 1, "the next hour");
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub struct PausedOwners {
     by_uid: BTreeMap<Uid, Paused>,
     /// The owners that were last seen to run again.
     again: BTreeSet<Uid>,
-    /// The last owner that was looked at. None: the next look begins with the first owner.
-    looked_at: Option<Uid>,
+    /// The last owner that was checked. None: the next check begins with the first owner.
+    last_checked: Option<Uid>,
     /// Kueue's Workloads with a record, each after the root owner of its pods.
     workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which the owners are due to come back.
@@ -142,9 +142,9 @@ impl PausedOwners {
         owners: &OwnerRecords,
         runs_again: impl Fn(&Paused) -> bool,
     ) -> impl Iterator<Item = &Paused> {
-        let after = self.looked_at.map_or(Unbounded, Excluded);
+        let after = self.last_checked.map_or(Unbounded, Excluded);
         let turn: Vec<Uid> = self.by_uid.range((after, Unbounded)).map(|(uid, _)| *uid).take(TURN).collect();
-        self.looked_at = turn.last().copied().filter(|_| turn.len() == TURN);
+        self.last_checked = turn.last().copied().filter(|_| turn.len() == TURN);
         let mut again = std::mem::take(&mut self.again);
         again.extend(turn);
         let runs = |paused: &Paused| self.is_topmost(paused, owners) && runs_again(paused);
@@ -234,7 +234,7 @@ impl PausedOwners {
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::{Value, json};
-    use tenure_policy::owners::OwnerTable;
+    use tenure_policy::owner_table::OwnerTable;
 
     use super::*;
     use crate::kinds::KindHasher;

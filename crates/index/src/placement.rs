@@ -2,7 +2,7 @@
 //!
 //! The webhook's watches feed a [`PlacementIndex`], and the scheduler extender and the guard ask it
 //! for verdicts. Any number of them read at once, so all verdicts take `&self`, and go by the
-//! starts that `settle` has computed.
+//! starts that `recompute` has computed.
 
 mod answer;
 mod budgets;
@@ -241,13 +241,13 @@ impl PlacementIndex {
 
     /// Computes the starts that may have changed: before questions, since the pods of a gang come
     /// one by one.
-    pub fn settle(&mut self) {
+    pub fn recompute(&mut self) {
         self.objects.gangs.moved();
         self.objects.moved = PendingChanges::default();
     }
 
-    /// True if [`Self::settle`] has nothing to do.
-    pub fn is_settled(&self) -> bool {
+    /// True if [`Self::recompute`] has nothing to do.
+    pub fn is_computed(&self) -> bool {
         let PendingChanges { all, owners, pods } = &self.objects.moved;
         self.objects.gangs.are_computed() && !all && owners.is_empty() && pods.is_empty()
     }

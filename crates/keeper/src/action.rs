@@ -4,6 +4,7 @@
 //! write they are brought up to date and judged again, and only the same act is done. The
 //! `ExpiryController` calls `Pauser::act` for each batch of due pods.
 
+mod act_events;
 mod announce;
 mod conflicts;
 mod delete;
@@ -11,7 +12,6 @@ mod failure;
 mod gather;
 mod kept;
 mod pause_events;
-mod told;
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use tenure_policy::{
     judge::{Act, Case, MissingFact, RunState, Task, judge},
     kueue::{self, Lookup},
     naming::{PausedObject, describe},
-    owners::PauseRule,
+    owner_table::PauseRule,
     pause::{self, OwnerObject, Pause},
 };
 use tenure_service::{call::ApiError, log::with_causes};
 use tenure_types::{journal::JournalAct, paused::PausedRecord, projection::WholeObject};
 use tracing::warn;
 
+pub use act_events::events_of;
 pub use conflicts::ConflictRetries;
 pub use failure::{ActionFailure, LATE_AFTER};
 pub use kept::{ExemptOwners, ListedExtensions};
-pub use told::events_of;
 
 use gather::CaseWork;
 
@@ -254,7 +254,7 @@ impl Pauser {
                     }
                     self.pause_slices(work, owner, rule, &act).await;
                     let mut events = events_of(&noted, &known);
-                    self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
+                    self.complete_pause_events(work, &record, &known, &act.plan.until, &mut events).await;
                     return Ok(ActResult::new(Act::Pause(owner.clone(), Box::new(act)), events));
                 }
             }

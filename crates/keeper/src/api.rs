@@ -4,7 +4,7 @@
 //! request is made for one that no real object could have.
 
 mod kinds;
-mod owners;
+mod owner_lookup;
 
 use std::time::Duration;
 
@@ -35,13 +35,13 @@ use tenure_types::{
 use tokio::time::Instant;
 
 use kinds::{KindMap, instead_of};
-use owners::could_exist;
+use owner_lookup::could_exist;
 
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
 const MOST_WORKLOADS: u32 = 500;
 
 /// The time after which Kueue is looked for again in a cluster without it.
-const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
+const KUEUE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The name under which writes are recorded in `managedFields`.
 pub const FIELD_MANAGER: &str = KEEPER_MANAGER;
@@ -123,7 +123,7 @@ impl ObjectClient {
     /// Returns the Workloads of Kueue that are looked for, at most 500. Empty: there are none, or
     /// the cluster has no Kueue.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, ApiError> {
-        if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_IS_LOOKED_FOR_AFTER) {
+        if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_DISCOVERY_INTERVAL) {
             return Ok(Vec::new());
         }
         let of = lookup.workload();

@@ -8,7 +8,7 @@ use tenure_policy::expiry::KUBE_SYSTEM;
 use tenure_service::{
     admin::AdminArgs, client::ClientArgs, config::ConfigArgs, leadership::LeaderArgs, log::LogArgs,
 };
-use tenure_types::{runai::QueueVersion, usage::USAGE_CONFIG_MAP};
+use tenure_types::{runai::QueueVersion, usage_record::USAGE_CONFIG_MAP};
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///

@@ -39,8 +39,8 @@ impl ClusterState {
     }
 
     /// Reads the index, or changes it without waking its readers.
-    pub fn with<T>(&self, look: impl FnOnce(&mut CeilingIndex) -> T) -> T {
-        look(&mut self.index.lock())
+    pub fn with<T>(&self, f: impl FnOnce(&mut CeilingIndex) -> T) -> T {
+        f(&mut self.index.lock())
     }
 
     /// Returns the kind of owners that a watch shows. None: no watch with this number has begun.

@@ -55,13 +55,12 @@ impl Events {
     /// name follows from the record, so that a second write after an error or a crash creates no
     /// second event. Any user may have taken the name for another event: then the event gets
     /// another name.
-    async fn write(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
-        let mut event = self.event(happening, now);
-        let api: Api<Event> = Api::namespaced(self.client.clone(), happening.namespace());
+    async fn write(&self, record: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
+        let mut event = self.event(record, now);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), record.namespace());
         // any user may have written an event of that name, with times that can't be decoded
         let events = ApiResource::erase::<Event>(&());
-        let others: Api<WholeObject> =
-            Api::namespaced_with(self.client.clone(), happening.namespace(), &events);
+        let others: Api<WholeObject> = Api::namespaced_with(self.client.clone(), record.namespace(), &events);
         let first = event.metadata.name.clone().unwrap_or_default();
         let mut name = first.clone();
         for tries in 0..=OTHER_NAMES {
@@ -88,25 +87,25 @@ impl Events {
 
     /// Returns the event for a record, as it is sent. The reason says whether its type is Normal or
     /// Warning.
-    fn event(&self, happening: &EventRecord, now: Timestamp) -> Event {
-        let (object, namespace) = (&happening.object, happening.namespace());
-        let (related, queue) = happening.cause.clone().map(|cause| (cause.pod, cause.queue)).unzip();
+    fn event(&self, record: &EventRecord, now: Timestamp) -> Event {
+        let (object, namespace) = (&record.object, record.namespace());
+        let (related, queue) = record.cause.clone().map(|cause| (cause.pod, cause.queue)).unzip();
         Event {
             metadata: ObjectMeta {
-                name: Some(happening.name()),
+                name: Some(record.name()),
                 namespace: Some(namespace.into()),
                 annotations: queue.map(|queue| BTreeMap::from([(EVENT_QUEUE_ANNOTATION.into(), queue)])),
                 ..ObjectMeta::default()
             },
-            related: related.flatten().or_else(|| happening.request.clone()),
-            action: Some(happening.action.into()),
-            event_time: Some(MicroTime(happening.time(now))),
-            note: Some(happening.longest_note().into()),
-            reason: Some(happening.reason.name().into()),
+            related: related.flatten().or_else(|| record.request.clone()),
+            action: Some(record.action.into()),
+            event_time: Some(MicroTime(record.time(now))),
+            note: Some(record.longest_note().into()),
+            reason: Some(record.reason.name().into()),
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(if happening.reason.properties().is_normal { "Normal" } else { "Warning" }.into()),
+            type_: Some(if record.reason.properties().is_normal { "Normal" } else { "Warning" }.into()),
             ..Event::default()
         }
     }
@@ -147,7 +146,7 @@ mod tests {
         paused::{PausedRecord, RequeueState},
     };
 
-    use super::{record::tests::happening, *};
+    use super::{record::tests::event_record, *};
     use crate::action::events_of;
 
     /// An API server that keeps events by name. Before each of the first `taken` creations, another
@@ -193,14 +192,14 @@ mod tests {
         for taken in [0, 1, 2, OTHER_NAMES] {
             let kept = Arc::default();
             let events = Events::new(server(&kept, taken));
-            let told = EventRecord {
+            let record = EventRecord {
                 note: "told".into(),
-                ..happening("web", "6ccd780c", EventReason::MaxDurationExceeded)
+                ..event_record("web", "6ccd780c", EventReason::MaxDurationExceeded)
             };
             let now = Timestamp::from_millisecond(300).unwrap();
-            assert!(events.write(&told, now).await.is_ok(), "{taken}");
+            assert!(events.write(&record, now).await.is_ok(), "{taken}");
             let again = Events { instance: "another keeper".into(), ..events.clone() };
-            let exists = again.write(&told, now).await;
+            let exists = again.write(&record, now).await;
             if taken < OTHER_NAMES {
                 assert!(matches!(exists, Err(ApiError::Stale(_))), "{taken}: {exists:?}");
             }
@@ -225,8 +224,8 @@ mod tests {
             &known,
         );
         assert!(repaired.len() >= 2);
-        for told in &repaired {
-            events.write(told, Timestamp::MAX).await.unwrap();
+        for record in &repaired {
+            events.write(record, Timestamp::MAX).await.unwrap();
         }
         for event in kept.lock().values() {
             assert_eq!(event["metadata"]["annotations"], json!({"tenure.dev/queue": "research"}), "{event}");

@@ -23,8 +23,8 @@ use tracing::{debug, info, warn};
 
 use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
-/// The time between two looks for pods that lack their evidence.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// The time between two checks for pods that lack their evidence.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time until a pod that couldn't be annotated is tried again.
 const RETRY: Duration = Duration::from_mins(1);
@@ -67,7 +67,7 @@ impl EvidenceWriter {
     /// Looks for such pods every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
-        let look = || {
+        let fill = || {
             queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(PodWithoutEvidence));
         };
         let note = async |lease: Lease<PodWithoutEvidence>| {
@@ -75,7 +75,7 @@ impl EvidenceWriter {
             lease.again(after);
         };
         let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(look, async || sleep(BETWEEN_LOOKS).await, note).await;
+        run.work(fill, async || sleep(POLL_INTERVAL).await, note).await;
     }
 
     /// Annotates a pod, and returns the time until the next try. If the write has worked, the index
@@ -88,20 +88,20 @@ impl EvidenceWriter {
         let patch =
             json!({"metadata": {"uid": pod.uid, "annotations": {keys::EVIDENCE_ANNOTATION: evidence}}});
         if !self.handles.gate.is_open() {
-            return BETWEEN_LOOKS;
+            return POLL_INTERVAL;
         }
         match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
                 info!(%namespace, pod = %name, %evidence, "Noted on a pod what ends its run");
-                BETWEEN_LOOKS
+                POLL_INTERVAL
             }
             Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
                 debug!(%namespace, pod = %name, error = with_causes(&error), "Not noted");
-                BETWEEN_LOOKS
+                POLL_INTERVAL
             }
             Err(api_error) => {
                 if api_error.is_open() {
-                    lease.trouble();
+                    lease.degrade();
                 }
                 let error = with_causes(&api_error);
                 warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");

@@ -38,7 +38,7 @@ use crate::{
     metrics::{ExpiryResult, label},
     sleep,
 };
-use owed::tell_owed;
+use owed::record_owed;
 use task::{PodTask, outcome};
 
 /// The rest after a look for what is due, as a multiple of the time that the look took.
@@ -77,7 +77,7 @@ impl ExpiryController {
             let ends = self.work(TaskSet::Ends, &self.ends, shutdown);
             let notices = self.work(TaskSet::Notices, &self.notices, shutdown);
             let shown = self.show_ends(shutdown);
-            tokio::join!(ends, notices, shown, shutdown.run_until_cancelled(tell_owed(&self.pauser)));
+            tokio::join!(ends, notices, shown, shutdown.run_until_cancelled(record_owed(&self.pauser)));
         };
         tokio::join!(lead.work(shutdown, work, lost), shutdown.run_until_cancelled(self.plan()));
     }
@@ -98,7 +98,7 @@ impl ExpiryController {
     async fn work(&self, tasks: TaskSet, queue: &WorkQueue<PodTask>, shutdown: &CancellationToken) {
         let Handles { cluster, clock, gate, .. } = &*self.handles;
         let (mut changes, rest, next) = (cluster.changes(), Cell::new(Duration::ZERO), Cell::new(None));
-        let look = || {
+        let fill = || {
             let (begun, now) = (Instant::now(), self.handles.now());
             let due = cluster.with(|index| {
                 next.set(index.next_due_after(now));
@@ -115,7 +115,7 @@ impl ExpiryController {
             }
         };
         let run = WorkLoop { queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(look, more, async |lease| self.handle(tasks, lease).await).await;
+        run.work(fill, more, async |lease| self.handle(tasks, lease).await).await;
     }
 
     /// Acts on a batch, gives the outcome to the index, and has the events written.
@@ -130,7 +130,7 @@ impl ExpiryController {
         let is_late = now.duration_since(batch.first.deadline) >= LATE_AFTER;
         let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.act));
         // other pods of the key may be due
-        cluster.change(|index| index.settle(&batch, served, outcome, now));
+        cluster.change(|index| index.record_outcome(&batch, served, outcome, now));
         lease.done();
         self.count_in_flight();
         match result {

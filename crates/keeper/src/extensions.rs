@@ -98,7 +98,7 @@ impl ExtensionController {
     /// Brings one extension up to date: adds the event that may be missing, decides, and writes the
     /// decision or the conditions that are missing.
     async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {
-        self.tell_owed(extension);
+        self.record_owed(extension);
         let state = extension.state();
         if matches!(state, ExtensionState::Denied | ExtensionState::Expired) {
             self.show_conditions(extension).await?;
@@ -124,7 +124,7 @@ impl ExtensionController {
                 let mut used = extension.clone();
                 used.status.get_or_insert_default().state = Some(ExtensionState::Used);
                 // nothing would show later that this event is missing
-                self.handles.events.tell_first(Vec::new(), self.event(&used).into_iter().collect()).await;
+                self.handles.events.record_first(Vec::new(), self.event(&used).into_iter().collect()).await;
                 json!({"state": "Used"})
             }
             ExtensionDecision::End => {
@@ -250,36 +250,36 @@ impl ExtensionController {
         if extension.status.is_none() && state != ExtensionState::Pending {
             let mut pending = extension.clone();
             pending.status.get_or_insert_default().state = Some(ExtensionState::Pending);
-            self.tell(&pending);
+            self.record(&pending);
         }
         if state != ExtensionState::Used {
-            self.tell(&written);
+            self.record(&written);
         }
         Ok(())
     }
 
     /// Adds the event about the step that the status shows, if the step is less than five minutes
     /// old: its event may be missing.
-    fn tell_owed(&self, extension: &Extension) {
+    fn record_owed(&self, extension: &Extension) {
         if let Some(at) = step_at(extension)
             && extension.status.is_some()
             && self.handles.now().duration_since(at) <= EVENT_REPAIR
         {
-            self.tell(extension);
+            self.record(extension);
         }
     }
 
     /// Adds the event about the step that an extension shows, unless this keeper has added it
     /// before.
-    fn tell(&self, extension: &Extension) {
-        let is_untold =
-            |event: &EventRecord| self.handles.cluster.outbox.is_untold(event, self.handles.now());
-        self.handles.events.extend(self.event(extension).filter(is_untold));
+    fn record(&self, extension: &Extension) {
+        let is_unrecorded =
+            |event: &EventRecord| self.handles.cluster.outbox.is_unrecorded(event, self.handles.now());
+        self.handles.events.extend(self.event(extension).filter(is_unrecorded));
     }
 
     /// Returns the event about the step that an extension shows. None: there is none for this step.
     fn event(&self, extension: &Extension) -> Option<EventRecord> {
-        let (reason, note) = extension::told(extension)?;
+        let (reason, note) = extension::event(extension)?;
         let namespace = extension.metadata.namespace.as_deref();
         let object = reference(&owner(&extension.spec.target), namespace);
         let at = step_at(extension).unwrap_or_else(|| self.handles.now());

@@ -25,8 +25,8 @@ use crate::{
     limit::WriteLimit,
 };
 
-/// The time between two looks for pods, and the least time between two writes of one pod.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// The time between two checks for pods, and the least time between two writes of one pod.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The waits after failures in a namespace. While an admission webhook is down, no pod of a
 /// namespace can be written.
@@ -71,7 +71,7 @@ impl FloorMarks {
         let queue =
             WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
         let (mut changes, is_idle) = (config.clone(), Cell::new(false));
-        let look = || {
+        let fill = || {
             let config = config.get();
             let floors = config.floor_on_pods.then_some(&config.floors);
             let stale = cluster.with(|index| index.stale_marks(floors, self.handles.now()));
@@ -82,11 +82,11 @@ impl FloorMarks {
             if is_idle.get() {
                 changes.changed().await;
             } else {
-                sleep(BETWEEN_LOOKS).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(look, more, async |lease| self.mark(lease).await).await;
+        run.work(fill, more, async |lease| self.mark(lease).await).await;
     }
 
     /// Changes the marks of one pod, and logs a failure: as a warning only the first of a
@@ -95,10 +95,10 @@ impl FloorMarks {
         let StaleMarks { namespace, name, .. } = &lease.work.0;
         match self.try_to_mark(&lease).await {
             Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading) => {
-                lease.again(BETWEEN_LOOKS);
+                lease.again(POLL_INTERVAL);
             }
             Err(error) => {
-                lease.trouble();
+                lease.degrade();
                 let error = with_causes(&error);
                 if lease.failing_since().is_none() {
                     warn!(%namespace, pod = %name, error, "Failed to write what keeps autoscalers from a pod: will try again");

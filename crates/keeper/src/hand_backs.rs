@@ -24,8 +24,8 @@ use tracing::{info, warn};
 
 use crate::{action::ConflictRetries, api::refer, handles::Handles, limit::WriteLimit};
 
-/// The least time between two looks for notes: a busy cluster changes all the time.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+/// The least time between two checks for notes: a busy cluster changes all the time.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The time after which a hand-back is tried again if the watch still shows the note.
 const RETRY: Duration = Duration::from_secs(1);
@@ -66,13 +66,13 @@ impl HandBackController {
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, gate, .. } = &*self.handles;
         let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
-        let look = || queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(HandingBack));
+        let fill = || queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(HandingBack));
         let more = async || {
-            sleep(BETWEEN_LOOKS).await;
+            sleep(POLL_INTERVAL).await;
             changes.next().await;
         };
         let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(look, more, async |lease| self.handle(lease).await).await;
+        run.work(fill, more, async |lease| self.handle(lease).await).await;
     }
 
     /// Hands the fields of one owner back, and logs the result.

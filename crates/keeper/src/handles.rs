@@ -53,7 +53,7 @@ pub struct Handles {
     /// The ledger of what runs have used.
     pub usage: UsageBook,
     /// The workloads whose pods are to show the end of their run.
-    pub told: NotifiedWorkloads,
+    pub notified_workloads: NotifiedWorkloads,
     /// The write limit of notices on owners and pods: notices and pauses must not wait for each
     /// other.
     pub announcements: WriteLimit,

@@ -26,8 +26,8 @@ use tracing::{debug, info, warn};
 
 use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit};
 
-/// The time between two looks for surplus Jobs.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// The time between two checks for surplus Jobs.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time until a Job that couldn't be deleted is tried again.
 const RETRY: Duration = Duration::from_mins(1);
@@ -69,13 +69,13 @@ impl PausedHistory {
     /// Looks for surplus Jobs every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
-        let look = || queue.replace(self.surplus().into_iter().map(SurplusJob));
+        let fill = || queue.replace(self.surplus().into_iter().map(SurplusJob));
         let delete = async |lease: Lease<SurplusJob>| {
             let after = self.delete(&lease).await;
             lease.again(after);
         };
         let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(look, async || sleep(BETWEEN_LOOKS).await, delete).await;
+        run.work(fill, async || sleep(POLL_INTERVAL).await, delete).await;
     }
 
     /// Returns the paused Jobs that are to be deleted now. Empty if the configuration keeps all, or
@@ -101,16 +101,16 @@ impl PausedHistory {
                 let (reason, note) = (EventReason::PausedJobDeleted, pause::job_deleted(&job, most));
                 let event = EventRecord::new(&object, reason, "Deleting", note, self.handles.now());
                 self.handles.events.extend([event]);
-                BETWEEN_LOOKS
+                POLL_INTERVAL
             }
-            Ok(None) => BETWEEN_LOOKS,
+            Ok(None) => POLL_INTERVAL,
             Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
                 debug!(%namespace, job = %name, error = with_causes(&error), "Not deleted");
-                BETWEEN_LOOKS
+                POLL_INTERVAL
             }
             Err(error) => {
                 if error.is_open() {
-                    lease.trouble();
+                    lease.degrade();
                 }
                 let error = with_causes(&error);
                 warn!(%namespace, job = %name, error, "Failed to delete a paused Job: will try again");

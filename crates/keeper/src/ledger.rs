@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tenure_index::{Task, Uid, UsageLedger};
 use tenure_policy::usage::EndNote;
-use tenure_types::usage::UsageEnd;
+use tenure_types::usage_record::UsageEnd;
 
 use crate::cluster::ClusterState;
 
@@ -36,8 +36,8 @@ impl UsageBook {
     }
 
     /// Reads or changes the ledger. None: this keeper doesn't count.
-    pub fn with<T>(&self, look: impl FnOnce(&mut UsageLedger) -> T) -> Option<T> {
-        self.0.lock().as_mut().map(look)
+    pub fn with<T>(&self, f: impl FnOnce(&mut UsageLedger) -> T) -> Option<T> {
+        self.0.lock().as_mut().map(f)
     }
 
     /// Adds the rows of queues that don't exist to the empty name, if there is little room for

@@ -22,7 +22,7 @@ mod ledger;
 mod messages;
 mod metrics;
 mod outbox;
-mod owners;
+mod owner_watches;
 mod pod_notices;
 mod queues;
 mod returns;

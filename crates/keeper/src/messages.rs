@@ -38,7 +38,7 @@ pub struct Messages {
     /// The time from which on this keeper leads. None: another keeper leads.
     leads_since: Arc<Mutex<Option<Timestamp>>>,
     /// The acts whose messages were added.
-    told: Arc<Mutex<RecentActIds>>,
+    added: Arc<Mutex<RecentActIds>>,
 }
 
 /// The acts whose messages were added of late, by hashes of their ids: the event of an act may be
@@ -58,22 +58,22 @@ impl Messages {
         for receiver in &config.get().receivers {
             metrics.receiver(&receiver.name);
         }
-        let (queues, leads_since, told) = Default::default();
-        Self { config, clock, metrics, queues, leads_since, told }
+        let (queues, leads_since, added) = Default::default();
+        Self { config, clock, metrics, queues, leads_since, added }
     }
 
     /// Adds the message about an event that an earlier leader may not have sent. Ignores events
     /// from this keeper's own term: it has sent those, so such a record is forged.
-    pub fn tell_of_earlier(&self, event: &EventRecord) {
+    pub fn add_earlier(&self, event: &EventRecord) {
         let leads_since = *self.leads_since.lock();
         if leads_since.is_none_or(|since| event.at < since) {
-            self.tell(event);
+            self.add(event);
         }
     }
 
     /// Adds the message about an event for each receiver that wants it. Adds none for an act that
     /// has had its message.
-    pub fn tell(&self, event: &EventRecord) {
+    pub fn add(&self, event: &EventRecord) {
         let mut queues = self.queues.lock();
         // read under the lock: a receiver that goes at the same time takes its queue with it
         let config = self.config.get();
@@ -83,7 +83,7 @@ impl Messages {
             return;
         }
         let message = Arc::new(event.message(self.clock.now()));
-        if !self.told.lock().is_new(&message.id) {
+        if !self.added.lock().is_new(&message.id) {
             return;
         }
         for receiver in wanted {
@@ -122,7 +122,7 @@ impl Messages {
         for queue in std::mem::take(&mut *self.queues.lock()).values() {
             queue.drop_all(why);
         }
-        *self.told.lock() = RecentActIds::default();
+        *self.added.lock() = RecentActIds::default();
     }
 }
 

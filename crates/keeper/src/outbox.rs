@@ -80,19 +80,19 @@ impl EventOutbox {
 
     /// Notes that this keeper writes the events of an act of this time, so that they aren't
     /// missing.
-    pub fn telling(&self, known: &PausedObject, at: Timestamp) {
+    pub fn note_written(&self, known: &PausedObject, at: Timestamp) {
         self.0.lock().written.note(uid_of(known), at, at);
     }
 
     /// Notes that this keeper writes an event which follows from no journal. False: that was noted
     /// before.
-    pub fn is_untold(&self, event: &EventRecord, now: Timestamp) -> bool {
+    pub fn is_unrecorded(&self, event: &EventRecord, now: Timestamp) -> bool {
         self.0.lock().written.note(Uid::of(&event.name()), event.at, now)
     }
 
     /// Notes that an event on the object with this uid couldn't be written. The events of all
     /// recent acts on the object are owed again.
-    pub fn not_told(&self, object: &str) {
+    pub fn not_recorded(&self, object: &str) {
         self.0.lock().written.forget(Uid::of(object));
     }
 
@@ -240,9 +240,9 @@ mod tests {
     fn what_this_keeper_tells_is_owed_only_if_it_could_not_be_told() {
         let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         outbox.apply(&resource(), &bearing("a", &[paused(time)]), at(time));
-        outbox.telling(&known_as("a"), at(time));
+        outbox.note_written(&known_as("a"), at(time));
         assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [""; 0]);
-        outbox.not_told("a");
+        outbox.not_recorded("a");
         assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [EXCEEDED]);
         outbox.interrupted();
         assert_eq!(owed(&outbox, "2026-01-01T00:00:31Z"), [EXCEEDED]);
@@ -276,7 +276,7 @@ mod tests {
         let (metadata, now) = (bearing("a", &[paused(time)]), at("2026-01-01T00:00:01Z"));
         assert_eq!(outbox.owed_on(&known_as("a"), &metadata, now).len(), 2);
         assert!(outbox.owed_on(&known_as("a"), &metadata, now).is_empty());
-        outbox.telling(&known_as("b"), at(time));
+        outbox.note_written(&known_as("b"), at(time));
         assert!(outbox.owed_on(&known_as("b"), &bearing("b", &[paused(time)]), now).is_empty());
     }
 
@@ -306,9 +306,9 @@ mod tests {
         metadata.labels = Some([("kueue.x-k8s.io/job-uid".to_owned(), "job".to_owned())].into());
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta1", "Workload");
         outbox.apply(&ApiResource::from_gvk(&kind), &metadata, at(time));
-        outbox.telling(&known_as("job"), at(time));
+        outbox.note_written(&known_as("job"), at(time));
         assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [""; 0]);
-        outbox.not_told("job");
+        outbox.not_recorded("job");
         let event = outbox.owed(at("2026-01-01T00:00:31Z"), 1).remove(0);
         let object = event.object;
         assert_eq!((object.kind.as_deref(), object.name.as_deref()), (Some("Job"), Some("train")));
@@ -324,12 +324,12 @@ mod tests {
             ..EventRecord::new(&object, reason, "Extending", String::new(), at)
         };
         let granted = event(EventReason::ExtensionGranted, now);
-        assert!(outbox.is_untold(&granted, now) && !outbox.is_untold(&granted, now));
-        assert!(outbox.is_untold(&event(EventReason::ExtensionDenied, now), now), "another step");
+        assert!(outbox.is_unrecorded(&granted, now) && !outbox.is_unrecorded(&granted, now));
+        assert!(outbox.is_unrecorded(&event(EventReason::ExtensionDenied, now), now), "another step");
         let later = event(EventReason::ExtensionGranted, at("2026-01-01T00:00:01Z"));
-        assert!(outbox.is_untold(&later, now), "a later decision");
+        assert!(outbox.is_unrecorded(&later, now), "a later decision");
         outbox.interrupted();
-        assert!(outbox.is_untold(&granted, now));
+        assert!(outbox.is_unrecorded(&granted, now));
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
             let time = Timestamp::from_second(1_800_000_000 + second * 10).unwrap();
             let metadata = bearing(&second.to_string(), &[paused(&time.to_string())]);
             outbox.apply(&resource(), &metadata, time);
-            outbox.telling(&known_as(&second.to_string()), time);
+            outbox.note_written(&known_as(&second.to_string()), time);
         }
         let kept = outbox.0.lock();
         assert!(kept.by_uid.len() <= LEAST_SWEPT + 1 && kept.written.all.len() <= LEAST_SWEPT + 1);

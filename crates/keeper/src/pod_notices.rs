@@ -4,7 +4,7 @@
 //! `Args::write` runs [`PodNotices`] while this keeper leads and the configuration has
 //! `noticeOnPods`. No decision depends on the annotation.
 
-mod told;
+mod notified;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,13 +24,13 @@ use tracing::{debug, warn};
 
 use crate::{api::refer, handles::Handles};
 
-pub use told::NotifiedWorkloads;
-use told::PodToShow;
+pub use notified::NotifiedWorkloads;
+use notified::PodToShow;
 
 /// The longest time until a look finds pods that were created later.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The shortest time between two looks: many ends are announced at the same time.
+/// The shortest time between two checks: many ends are announced at the same time.
 const CROWD: Duration = Duration::from_millis(500);
 
 /// The waits after failures in a namespace. While an admission webhook is down, no pod of a
@@ -75,7 +75,8 @@ enum ShowResult {
 impl PodNotices {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || self.handles.told.clear()).await;
+        lead.work(shutdown, async || self.work(shutdown).await, || self.handles.notified_workloads.clear())
+            .await;
     }
 
     /// Looks for pods that don't show the end, until `shutdown`.
@@ -85,21 +86,21 @@ impl PodNotices {
         let more = async || {
             sleep(CROWD).await;
             // an error means that no end was announced
-            let _ = timeout(BETWEEN_LOOKS, self.handles.told.changed.notified()).await;
+            let _ = timeout(POLL_INTERVAL, self.handles.notified_workloads.changed.notified()).await;
         };
         let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(|| self.look(&queue), more, async |lease| self.handle(lease).await).await;
+        run.work(|| self.fill(&queue), more, async |lease| self.handle(lease).await).await;
     }
 
     /// Replaces the work by the pods that may not show the end. Forgets all if the configuration no
     /// longer has `noticeOnPods`.
-    fn look(&self, queue: &WorkQueue<PodToShow>) {
-        let Handles { cluster, config, gate, told, .. } = &*self.handles;
+    fn fill(&self, queue: &WorkQueue<PodToShow>) {
+        let Handles { cluster, config, gate, notified_workloads: workloads, .. } = &*self.handles;
         if !config.get().notice_on_pods {
-            told.clear();
+            workloads.clear();
             queue.clear();
         } else if gate.is_open() {
-            queue.replace(cluster.with(|index| told.missing(index, self.handles.now())));
+            queue.replace(cluster.with(|index| workloads.missing(index, self.handles.now())));
         }
     }
 
@@ -108,16 +109,16 @@ impl PodNotices {
         let namespace = &lease.work.namespace;
         match self.show(&lease).await {
             Ok(ShowResult::Done) => {
-                self.handles.told.shown(&lease.work);
+                self.handles.notified_workloads.shown(&lease.work);
                 lease.done();
             }
             Ok(ShowResult::Gone) => {
-                self.handles.told.gone(&lease.work);
+                self.handles.notified_workloads.gone(&lease.work);
                 lease.done();
             }
-            Ok(ShowResult::Again) | Err(ApiError::NotLeading) => lease.again(BETWEEN_LOOKS),
+            Ok(ShowResult::Again) | Err(ApiError::NotLeading) => lease.again(POLL_INTERVAL),
             Err(error) => {
-                lease.trouble();
+                lease.degrade();
                 let error = with_causes(&error);
                 if lease.failing_since().is_none() {
                     warn!(%namespace, error, "Failed to note the end of runs on pods of a namespace: will try again");
@@ -148,7 +149,7 @@ impl PodNotices {
         }
         let patch = pause::show_end(OwnerObject(&found.value), *end);
         self.handles.announcements.until_ready().await;
-        if !self.handles.gate.is_open() || !self.handles.told.is_missing(&lease.work) {
+        if !self.handles.gate.is_open() || !self.handles.notified_workloads.is_missing(&lease.work) {
             return Ok(ShowResult::Again);
         }
         match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {

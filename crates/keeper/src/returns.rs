@@ -28,8 +28,8 @@ use tracing::{debug, error, info};
 use crate::{action::events_of, api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
 use attempt::{Attempt, ReturnReport, is_refusal};
 
-/// The least time between two looks for owners that are due: a busy cluster changes all the time.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+/// The least time between two checks for owners that are due: a busy cluster changes all the time.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Looks take at most one part in this number of the time, because all other readers of the index
 /// wait meanwhile.
@@ -48,7 +48,7 @@ const FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from
 
 /// The number of refusals in a row after which an event is emitted: an API server that has just
 /// started refuses everything for a moment.
-const TOLD_REFUSAL: u32 = 2;
+const REPORTED_REFUSAL: u32 = 2;
 
 /// An owner that is due to come back.
 #[derive(Debug)]
@@ -100,8 +100,8 @@ impl Requeuer {
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, clock, gate, .. } = &*self.handles;
         let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
-        let (rest, next) = (Cell::new(BETWEEN_LOOKS), Cell::new(None));
-        let look = || {
+        let (rest, next) = (Cell::new(POLL_INTERVAL), Cell::new(None));
+        let fill = || {
             let (begun, now) = (Instant::now(), clock.now());
             let due = cluster.with(|index| {
                 let due = index.due_returns(now);
@@ -109,7 +109,7 @@ impl Requeuer {
                 due
             });
             queue.replace(due.into_iter().map(ReturningOwner));
-            rest.set(BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
+            rest.set(POLL_INTERVAL.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };
         let more = async || {
             tokio::time::sleep(rest.get()).await;
@@ -119,7 +119,7 @@ impl Requeuer {
             }
         };
         let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(look, more, async |lease| self.bring_back(lease).await).await;
+        run.work(fill, more, async |lease| self.bring_back(lease).await).await;
     }
 
     /// Resumes an owner, logs and counts the result, and has the events written.
@@ -134,28 +134,28 @@ impl Requeuer {
         let exists = cluster.with(|index| index.has_queue(queue));
         let (family, counted) = (family_label(paused.rules_of()), if exists { queue.as_str() } else { "" });
         match result {
-            Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
+            Ok(Attempt::Done(report)) if report.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
             }
-            Ok(Attempt::Done(told)) => {
-                let ReturnReport { known, record, state, back, returned } = *told;
+            Ok(Attempt::Done(report)) => {
+                let ReturnReport { known, record, state, back, returned } = *report;
                 let (count, early) = (state.count, returned.early);
                 info!(%queue, %namespace, owner = name, count, early, "Resumed");
                 if back != Return::Reactivate {
                     metrics.queues.returns.inc([family, counted]);
                 }
-                cluster.outbox.telling(&known, returned.at);
+                cluster.outbox.note_written(&known, returned.at);
                 events.extend(events_of(&JournalAct::Returned { record, state, returned }, &known));
             }
             Ok(Attempt::NotNow) => debug!(%queue, %namespace, owner = name, "Doesn't come back now"),
             Ok(Attempt::NotOurs) => return lease.failed_with(FOREIGN),
-            Ok(Attempt::Refused(told, error)) => {
+            Ok(Attempt::Refused(report, error)) => {
                 metrics.queues.refused_returns.inc([family, counted, &owner.kind]);
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
-                if told.back.comes_back() && lease.failures.saturating_add(1) == TOLD_REFUSAL {
-                    let note = pause::return_refused(&told.record, &error, &told.known);
-                    let (object, reason) = (&told.known.object, EventReason::ReturnRefused);
+                if report.back.comes_back() && lease.failures.saturating_add(1) == REPORTED_REFUSAL {
+                    let note = pause::return_refused(&report.record, &error, &report.known);
+                    let (object, reason) = (&report.known.object, EventReason::ReturnRefused);
                     let now = self.handles.now();
                     events.extend([EventRecord::new(object, reason, "Resuming", note, now)]);
                 }

@@ -42,7 +42,7 @@ use crate::{
     limit::write_limit,
     messages::Messages,
     metrics::{Metrics, MetricsSources},
-    owners::Owners,
+    owner_watches::Owners,
     pod_notices::NotifiedWorkloads,
     queues::QueueReader,
     status::Statuses,
@@ -153,7 +153,7 @@ impl Args {
             events,
             messages,
             usage: UsageBook::default(),
-            told: NotifiedWorkloads::default(),
+            notified_workloads: NotifiedWorkloads::default(),
             announcements: write_limit(self.writes_per_second, self.burst),
             longest_termination: self.max_termination_grace,
             writes_per_second: self.writes_per_second,
@@ -191,12 +191,12 @@ fn follow_kinds(
     cluster: &ClusterState,
     readiness: &ProcessReadiness,
 ) -> impl Future<Output = ()> + use<> {
-    let looked = readiness.awaiting("the kinds of owners");
-    let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
-    let looked = readiness.awaiting("the kinds of PodGroups");
+    let listed = readiness.awaiting("the kinds of owners");
+    let owners = follow_served(client.clone(), owners, readiness.clone(), listed);
+    let listed = readiness.awaiting("the kinds of PodGroups");
     let known = cluster.clone();
     let store = move |kind| GroupStore { cluster: known.clone(), kind };
-    let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
+    let groups = follow_groups(client.clone(), store, readiness.clone(), listed);
     async { _ = tokio::join!(owners, groups) }
 }
 

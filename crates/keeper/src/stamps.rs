@@ -100,11 +100,11 @@ impl Stamps {
             }
         };
         let run = WorkLoop { queue: &self.queue, gate: None, end: shutdown, drains: false };
-        run.work(|| self.look(), more, async |lease| self.stamp(lease).await).await;
+        run.work(|| self.fill(), more, async |lease| self.stamp(lease).await).await;
     }
 
-    /// Adds the stamps of groups that have changed since the last look, or whose start has come.
-    fn look(&self) {
+    /// Adds the stamps of groups that have changed since the last call, or whose start has come.
+    fn fill(&self) {
         for stamping in self.handles.cluster.with(|index| index.new_stampings(self.handles.now())) {
             let work = GroupStamp(stamping);
             let key = work.key();
@@ -172,7 +172,7 @@ impl Stamps {
             }
             Err(error) => {
                 if matches!(&error, StampError::Api(error) if error.is_open()) {
-                    lease.trouble();
+                    lease.degrade();
                 }
                 self.count(stamping, StampResult::Failed);
                 self.complain(stamping, &error, lease.failures > 0);

@@ -34,7 +34,7 @@ use write::StatusWriteError;
 pub use known::Statuses;
 
 /// The least time between two counts: a busy cluster changes all the time.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Counts take at most one part in this number of the time, because all other readers of the index
 /// wait meanwhile.
@@ -84,7 +84,7 @@ impl StatusController {
         let Handles { cluster, config, .. } = &*self.handles;
         let mut changes = cluster.changes();
         let (next, until) = (Cell::new(Instant::now()), Cell::new(None));
-        let look = || {
+        let fill = || {
             let begun = Instant::now();
             let (config, now) = (config.get(), self.handles.now());
             let statuses = &self.handles.statuses;
@@ -95,7 +95,7 @@ impl StatusController {
             let reports = tally.reports.into_iter().map(|(name, report)| (name, report.of(self.version)));
             queue.replace(statuses.report(reports, &generations));
             until.set(tally.until);
-            next.set(begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
+            next.set(begun + POLL_INTERVAL.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };
         let more = async || {
             sleep_until(next.get()).await;
@@ -105,7 +105,7 @@ impl StatusController {
             }
         };
         let run = WorkLoop { queue: &queue, gate: None, end: shutdown, drains: false };
-        run.work(look, more, async |lease| self.write(&queue, lease).await).await;
+        run.work(fill, more, async |lease| self.write(&queue, lease).await).await;
     }
 
     /// Returns at a time by the API server's clock. None: never returns.
@@ -121,9 +121,9 @@ impl StatusController {
         let Some(write) = self.handles.statuses.write(&lease.work) else { return lease.done() };
         let result = self.put(&write).await;
         if matches!(result, Err(StatusWriteError::Api(ApiError::NotLeading))) {
-            return lease.again(BETWEEN_LOOKS);
+            return lease.again(POLL_INTERVAL);
         }
-        self.handles.metrics.statuses.inc([&label(self.told(&write, &result))]);
+        self.handles.metrics.statuses.inc([&label(self.log_result(&write, &result))]);
         let status = result.ok();
         let has_failed = status.is_none();
         self.handles.statuses.written(&write, status);
@@ -138,7 +138,7 @@ impl StatusController {
     }
 
     /// Logs the result of a write, and returns it as it is counted.
-    fn told(&self, write: &Write, result: &Result<ObservedStatus, StatusWriteError>) -> StatusResult {
+    fn log_result(&self, write: &Write, result: &Result<ObservedStatus, StatusWriteError>) -> StatusResult {
         let queue = &write.name;
         match result {
             Ok(status) => {

@@ -20,8 +20,8 @@ use tracing::{debug, info, warn};
 
 use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
-/// The time between two looks, and between two tries for a pod.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+/// The time between two checks, and between two tries for a pod.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The controller of terminations.
 pub struct Terminations {
@@ -58,7 +58,7 @@ impl Terminations {
     /// Looks for such pods every five seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
-        let look = || {
+        let fill = || {
             let (now, longest) = (self.handles.now(), self.handles.longest_termination);
             let overlong = self.handles.cluster.with(|index| index.overlong(now, longest));
             queue.replace(overlong.into_iter().map(Shortening));
@@ -66,10 +66,10 @@ impl Terminations {
         let shorten = async |lease: Lease<Shortening>| {
             self.shorten(&lease).await;
             // the index doesn't name a shortened pod any more by then
-            lease.again(BETWEEN_LOOKS);
+            lease.again(POLL_INTERVAL);
         };
         let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(look, async || sleep(BETWEEN_LOOKS).await, shorten).await;
+        run.work(fill, async || sleep(POLL_INTERVAL).await, shorten).await;
     }
 
     /// Shortens the grace period of one pod, and logs the result.
@@ -87,7 +87,7 @@ impl Terminations {
             }
             Err(error) => {
                 if error.is_open() {
-                    lease.trouble();
+                    lease.degrade();
                 }
                 let error = with_causes(&error);
                 warn!(%namespace, pod = %name, error, "Failed to shorten the grace period: will try again");

@@ -98,8 +98,8 @@ impl Server {
             pending::<()>().await;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-        for (trouble, code) in [("fails-", 500), ("refuses-", 422), ("stale-", 409)] {
-            if namespace.starts_with(trouble) {
+        for (failing, code) in [("fails-", 500), ("refuses-", 422), ("stale-", 409)] {
+            if namespace.starts_with(failing) {
                 return (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code}));
             }
         }
@@ -168,7 +168,7 @@ pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
         config,
         metrics,
         usage: UsageBook::default(),
-        told: NotifiedWorkloads::default(),
+        notified_workloads: NotifiedWorkloads::default(),
         announcements: write_limit(many, many),
         longest_termination: SignedDuration::from_hours(1),
         writes_per_second: many,
@@ -200,12 +200,12 @@ impl Keeper {
         self.handles.cluster.with(|index| index.apply_queue("short", &queue));
     }
 
-    /// Adds `count` pods of a ReplicaSet in each of three namespaces whose names begin with `trouble`,
+    /// Adds `count` pods of a ReplicaSet in each of three namespaces whose names begin with `failing`,
     /// and one pod in each of ten namespaces `fine-…`.
-    pub fn add_pods(&self, trouble: &str, count: usize, change: &Value) {
+    pub fn add_pods(&self, failing: &str, count: usize, change: &Value) {
         for number in 0..3 {
             for pod in 0..count {
-                self.add_pod(&format!("{trouble}{number}"), &format!("{trouble}{number}-{pod}"), change);
+                self.add_pod(&format!("{failing}{number}"), &format!("{failing}{number}-{pod}"), change);
             }
         }
         for number in 0..10 {

@@ -130,12 +130,12 @@ impl RunaiSubject {
 /// Returns a warning for each annotation that has no effect in v3alpha1, where a field has its
 /// place. An annotation that is the JSON of the field, in any layout, gets no warning.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
-    let told = |(field, key)| {
+    let warning = |(field, key)| {
         annotations.get(key).filter(|text| !spec.is_json_of(field, text)).map(|_| format!(
             "metadata.annotations[{key}]: has no effect in v3alpha1: set spec.{field}, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai {name} {key}-"
         ))
     };
-    SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).filter_map(told).collect()
+    SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).filter_map(warning).collect()
 }
 
 /// Reviews a queue of the tensorstack family. `system_namespace` is the one namespace in which
@@ -505,11 +505,11 @@ mod tests {
             let queue = RunaiSubject::new("a".into(), spec, annotations.clone());
             queue.review(&Inheritance::new(&tree, &floors)).warnings
         };
-        let told =
+        let has_warning =
             |warnings: &[String]| warnings.iter().any(|warning| warning.contains("remove the annotation"));
-        assert!(!told(&warnings(json!({"waitForPodsReady": {"timeout": "5m"}}))));
-        assert!(told(&warnings(json!({"waitForPodsReady": {"timeout": "9m"}}))));
-        assert!(told(&warnings(json!({}))));
+        assert!(!has_warning(&warnings(json!({"waitForPodsReady": {"timeout": "5m"}}))));
+        assert!(has_warning(&warnings(json!({"waitForPodsReady": {"timeout": "9m"}}))));
+        assert!(has_warning(&warnings(json!({}))));
     }
 
     #[test]

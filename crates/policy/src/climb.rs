@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use tenure_types::projection::Pod;
 
-use crate::{kueue, naming::group_of, owners::OwnerTable};
+use crate::{kueue, naming::group_of, owner_table::OwnerTable};
 
 /// The cluster's answer about an owner. A timeout or a server error is no answer: the caller asks
 /// again before it decides.

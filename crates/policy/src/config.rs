@@ -28,7 +28,7 @@ use crate::{
     kueue::KueueQueues,
     message::Receiver,
     notice::NoticePoints,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     ready::PodsReady,
     start::LongestFormation,
     usage::UsageResources,

@@ -1,7 +1,7 @@
 //! Extensions: more time than the ceiling for one run of a workload, as far as the queues on the
 //! path to the root allow.
 //!
-//! The keeper decides about each `Extension` with [`decide`], and writes the events of [`told`].
+//! The keeper decides about each `Extension` with [`decide`], and writes the events of [`event`].
 //! The index computes the [`GoingRun`] of a request. `kubectl tenure` shows the same messages.
 
 use jiff::SignedDuration;
@@ -192,7 +192,7 @@ pub fn not_paused(kind: &str) -> String {
 
 /// Returns the reason and the message of the event about an extension's state. Users write parts of
 /// the message, so the name of the extension comes first. None: the extension has no state yet.
-pub fn told(extension: &Extension) -> Option<(EventReason, String)> {
+pub fn event(extension: &Extension) -> Option<(EventReason, String)> {
     let name = extension.metadata.name.as_deref().unwrap_or_default();
     let status = extension.status.clone().unwrap_or_default();
     let by = status.by.as_deref().unwrap_or_default();

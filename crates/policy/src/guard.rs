@@ -14,8 +14,8 @@
 //! extender makes sure that not too many pods of an elastic workload go together.
 
 mod hold;
+mod messages;
 mod users;
-mod words;
 
 use jiff::Timestamp;
 use tenure_types::projection::Pod;
@@ -223,14 +223,14 @@ pub fn spared(pod: &Pod) -> Option<VerdictReason> {
     }
 }
 
-/// Decides about a request. `look` decides by the pod, and is called only if the request alone
+/// Decides about a request. `f` decides by the pod, and is called only if the request alone
 /// doesn't decide.
 pub fn judge(
     guarded: &Guarded,
     asked: &RemovalRequest<'_>,
-    look: impl FnOnce() -> GuardVerdict,
+    f: impl FnOnce() -> GuardVerdict,
 ) -> GuardVerdict {
-    guarded.passes(asked).map_or_else(look, GuardVerdict::allowed)
+    guarded.passes(asked).map_or_else(f, GuardVerdict::allowed)
 }
 
 impl PodFacts<'_> {

@@ -191,8 +191,8 @@ fn is_ready_by_itself(pod: &Pod) -> bool {
 /// True if an owner was due a notice of the end of its run, and got none. After a pause that was
 /// undone the answer is false: the pause has removed the notice.
 fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
-    let is_told = object.announcement().is_some_and(|of| of.given_since(state.since).is_some());
-    !state.notice.is_empty() && !is_told && object.last_record().is_none()
+    let is_announced = object.announcement().is_some_and(|of| of.given_since(state.since).is_some());
+    !state.notice.is_empty() && !is_announced && object.last_record().is_none()
 }
 
 fn delete_pod(

@@ -20,7 +20,7 @@ use tenure_types::{
 
 use crate::{
     naming::{self, PausedObject},
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::{self, OwnerObject},
 };
 

@@ -28,7 +28,7 @@ pub mod marks;
 pub mod message;
 pub mod naming;
 pub mod notice;
-pub mod owners;
+pub mod owner_table;
 pub mod pause;
 pub mod pod_group;
 pub mod preemption;

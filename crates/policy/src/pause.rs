@@ -9,12 +9,12 @@ mod command;
 mod hand_back;
 mod held;
 mod journal;
+mod messages;
 mod owner;
 mod plan;
 mod reasons;
 mod returns;
 mod reversal;
-mod words;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -33,7 +33,7 @@ use crate::{
     expiry::Family,
     kueue,
     naming::group_of,
-    owners::{PauseRule, is_shown, keys_of},
+    owner_table::{PauseRule, is_shown, keys_of},
 };
 pub use command::{awaited, command, commands_path};
 pub use hand_back::{
@@ -41,6 +41,11 @@ pub use hand_back::{
 };
 pub use held::held_fields;
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
+pub use messages::{
+    DELETED_MESSAGE, PodDeletionCause, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
+    dry_run, events, held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid,
+    owner_deleted, owner_deleted_in_words, return_refused, undone, unknown_queue, unused_label,
+};
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
@@ -48,11 +53,6 @@ pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLO
 pub use returns::{Return, ReturnPatch, may_be_dropped, stays};
 use reversal::{OwnedPart, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
-pub use words::{
-    DELETED_MESSAGE, PodDeletionCause, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
-    dry_run, held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid,
-    owner_deleted, owner_deleted_in_words, return_refused, told, undone, unknown_queue, unused_label,
-};
 
 /// Returns the record of a pause that sets the field of `rule`, by the rules of a queue. It also
 /// notes the field managers that had the fields before, for the hand-back after the return.

@@ -6,8 +6,8 @@
 //! between. So a value that a review could have written a moment ago counts as such, from any user.
 
 mod late;
+mod messages;
 mod read;
-mod words;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, value::RawValue};
@@ -112,7 +112,7 @@ pub struct KeptQueue {
 fn kept_queue(object: &RawPodGroup<'_>, old: &RawPodGroup<'_>) -> Option<KeptQueue> {
     let (written, queue) = (object.queue(), old.queue());
     (written != queue).then(|| KeptQueue {
-        warning: words::kept_queue(written.as_ref(), queue.as_ref()),
+        warning: messages::kept_queue(written.as_ref(), queue.as_ref()),
         has_spec: object.has_spec(),
         queue,
     })

@@ -22,7 +22,8 @@ use tenure_types::{
 };
 
 use crate::{
-    extension::Allowance, field::FieldError, notice::NoticePoints, owners::is_subdomain, ready::PodsReady,
+    extension::Allowance, field::FieldError, notice::NoticePoints, owner_table::is_subdomain,
+    ready::PodsReady,
 };
 
 use durations::{duration, floor, floor_v2, points, positive};

@@ -5,16 +5,16 @@
 //! the root return an error for a cycle.
 
 mod ancestry;
+mod errors;
 mod memo;
-mod troubles;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use crate::queue::Inherited;
 use crate::queue::RunaiQueue;
 
+pub use errors::{QueueTreeError, tree_errors, way};
 use memo::Memo;
-pub use troubles::{QueueTreeError, troubles, way};
 
 /// The queues of one family, linked to their parents. Queues of T9k have none.
 ///

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
     projection::{Pod, PodCondition},
-    usage::UsageEnd,
+    usage_record::UsageEnd,
 };
 
 use crate::{deletion::DeletionTimes, expiry::Family, ready::since};

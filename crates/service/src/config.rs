@@ -81,7 +81,7 @@ impl<T, E: Display> Reload<T, E> {
         };
         loop {
             tokio::time::sleep(interval).await;
-            if let Some(config) = file.look().await {
+            if let Some(config) = file.poll().await {
                 apply(config);
             }
         }
@@ -104,8 +104,8 @@ impl<T, E: Display> ReloadedFile<T, E> {
     /// Returns a good configuration that differs from the one in use. None: the file is unchanged,
     /// bad or gone, or is being written. Polls instead of watching: a mounted `ConfigMap` changes
     /// by a swap of symbolic links, after which a watch on the file gets no more events.
-    async fn look(&mut self) -> Option<T> {
-        match self.settled().await {
+    async fn poll(&mut self) -> Option<T> {
+        match self.read_stable().await {
             Ok(bytes) => self.take(bytes?),
             Err(error) => {
                 let error = error.to_string();
@@ -116,7 +116,7 @@ impl<T, E: Display> ReloadedFile<T, E> {
     }
 
     /// Returns the content of the file. None: it is changing.
-    async fn settled(&self) -> std::io::Result<Option<Vec<u8>>> {
+    async fn read_stable(&self) -> std::io::Result<Option<Vec<u8>>> {
         let first = tokio::fs::read(&self.path).await?;
         if first == self.held {
             return Ok(Some(first));
@@ -242,7 +242,7 @@ mod tests {
 
         async fn after(&mut self, text: &str) -> Option<u32> {
             fs::write(&self.file.path, text).unwrap();
-            self.file.look().await
+            self.file.poll().await
         }
 
         /// The outcome of the last read (1 for good), and the number of failures.
@@ -254,16 +254,16 @@ mod tests {
     #[tokio::test]
     async fn a_change_is_handed_on_once() {
         let mut case = Case::new();
-        assert_eq!(case.file.look().await, None);
+        assert_eq!(case.file.poll().await, None);
         assert_eq!(case.after("2").await, Some(2));
-        assert_eq!(case.file.look().await, None);
+        assert_eq!(case.file.poll().await, None);
         assert_eq!(case.counted(), (1, 0));
     }
 
     #[tokio::test]
     async fn what_is_bad_is_counted_once_and_the_next_good_one_is_taken() {
         let mut case = Case::new();
-        assert_eq!((case.after("x").await, case.file.look().await), (None, None));
+        assert_eq!((case.after("x").await, case.file.poll().await), (None, None));
         assert_eq!(case.counted(), (0, 1));
         assert_eq!(case.after("y").await, None);
         assert_eq!(case.counted(), (0, 2), "it is bad in another way");
@@ -283,7 +283,7 @@ mod tests {
     async fn a_file_that_is_gone_is_bad_until_it_is_back() {
         let mut case = Case::new();
         fs::remove_file(&case.file.path).unwrap();
-        assert_eq!((case.file.look().await, case.file.look().await), (None, None));
+        assert_eq!((case.file.poll().await, case.file.poll().await), (None, None));
         assert_eq!(case.counted(), (0, 1));
         assert_eq!(case.after("1").await, None);
         assert_eq!(case.counted(), (1, 1));
@@ -296,7 +296,7 @@ mod tests {
         fs::write(&other, "2").unwrap();
         fs::remove_file(&path).unwrap();
         symlink(other, path).unwrap();
-        assert_eq!(case.file.look().await, Some(2));
+        assert_eq!(case.file.poll().await, Some(2));
     }
 
     #[tokio::test(start_paused = true)]
@@ -308,8 +308,8 @@ mod tests {
             tokio::time::sleep(SETTLED / 2).await;
             fs::write(path, "23").unwrap();
         };
-        assert_eq!(tokio::join!(case.file.look(), write).0, None);
-        assert_eq!(case.file.look().await, Some(23));
+        assert_eq!(tokio::join!(case.file.poll(), write).0, None);
+        assert_eq!(case.file.poll().await, Some(23));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tracing::warn;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The number of waits of `ASK_AGAIN` without a change after which a warning is logged, once.
-const TOLD_AFTER: u32 = 10;
+const LOGGED_AFTER: u32 = 10;
 
 /// Is open while each watch that a decision depends on has answered since this keeper leads and
 /// reaches the API server, and no such watch is too stale. Clones share the watches and the lead.
@@ -55,7 +55,7 @@ impl FreshnessGate {
             }
             if tokio::time::timeout(ASK_AGAIN, changed).await.is_err() {
                 rounds = rounds.saturating_add(1);
-                if rounds == TOLD_AFTER {
+                if rounds == LOGGED_AFTER {
                     warn!(kind, "Pauses and returns wait for the watch of a kind to answer");
                 }
             }

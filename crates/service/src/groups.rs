@@ -19,13 +19,13 @@ use crate::{
 /// without objects.
 const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorstack];
 
-/// Follows `PodGroup`s, with a store for each kind. Never returns. `looked` is done once the other
+/// Follows `PodGroup`s, with a store for each kind. Never returns. `listed` is done once the other
 /// kinds have been asked for. The process is ready when all first groups are known.
 pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,
     readiness: ProcessReadiness,
-    looked: AwaitedCondition,
+    listed: AwaitedCondition,
 ) where
     S: Store<PodGroup> + Send + 'static,
     S::Key: Send,
@@ -37,7 +37,7 @@ pub async fn follow_groups<S>(
         follow(api, watcher::Config::default(), synced, store(kind))
     });
     let groups = PodGroupKinds { client: client.clone(), store };
-    tokio::join!(join_all(families), follow_served(client, groups, readiness, looked));
+    tokio::join!(join_all(families), follow_served(client, groups, readiness, listed));
 }
 
 /// The kinds that aren't of the two families.

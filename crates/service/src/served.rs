@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The interval of the checks, and so the longest time for which a new kind stays unseen.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// The wait after a check that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
@@ -78,29 +78,29 @@ pub trait Kinds {
     ) -> BoxFuture<'static, Self::Key>;
 }
 
-/// Follows all kinds that the cluster has. Never returns. `looked` is done after the first check
+/// Follows all kinds that the cluster has. Never returns. `listed` is done after the first check
 /// that succeeded, or after [`Kinds::PATIENCE`] failures. Kinds found until then delay readiness
 /// until their objects are known; kinds found later don't.
 pub async fn follow_served<K: Kinds>(
     client: Client,
     mut kinds: K,
     mut readiness: ProcessReadiness,
-    looked: AwaitedCondition,
+    listed: AwaitedCondition,
 ) {
     let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
     let mut follows = FuturesUnordered::new();
-    let (mut trouble, mut failures) = (None, 0u32);
-    let mut next = Box::pin(look(&client, kinds.groups(), Duration::ZERO));
+    let (mut logged_failure, mut failures) = (None, 0u32);
+    let mut next = Box::pin(list_served(&client, kinds.groups(), Duration::ZERO));
     loop {
         let (served, failed) = tokio::select! {
-            looked = &mut next => looked,
+            listed = &mut next => listed,
             Some(key) = follows.next() => {
                 followed.remove(&key);
                 continue;
             }
             () = kinds.changed() => {
                 followed.iter().filter(|(key, _)| !kinds.have(**key)).for_each(|(_, end)| end.cancel());
-                next.set(look(&client, kinds.groups(), Duration::ZERO));
+                next.set(list_served(&client, kinds.groups(), Duration::ZERO));
                 continue;
             }
         };
@@ -117,21 +117,21 @@ pub async fn follow_served<K: Kinds>(
         if enough {
             // kinds that are added later don't delay readiness
             readiness = readiness.without_waiting();
-            looked.done();
+            listed.done();
         }
-        let after = if failed.is_some() { AFTER_FAILURE } else { BETWEEN_LOOKS };
-        if let Some(error) = failed.as_ref().filter(|_| trouble != failed) {
+        let after = if failed.is_some() { AFTER_FAILURE } else { POLL_INTERVAL };
+        if let Some(error) = failed.as_ref().filter(|_| logged_failure != failed) {
             let (what, meanwhile) = (K::WHAT, K::MEANWHILE);
             warn!(error, "Failed to ask which kinds of {what} the cluster has: until then, {meanwhile}");
         }
-        trouble = failed;
-        next.set(look(&client, kinds.groups(), after));
+        logged_failure = failed;
+        next.set(list_served(&client, kinds.groups(), after));
     }
 }
 
 /// Returns, after a wait, the wanted API groups that the API server has, and the error if it didn't
 /// answer for all of them.
-async fn look(
+async fn list_served(
     client: &Client,
     groups: BTreeSet<String>,
     after: Duration,

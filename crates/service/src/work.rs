@@ -171,9 +171,9 @@ impl<W: Work> WorkQueue<W> {
 
     /// True if calls of a namespace have failed since one succeeded, or were slow of late.
     #[cfg(test)]
-    pub fn is_in_trouble(&self, namespace: &str) -> bool {
+    pub fn is_degraded_or_failing(&self, namespace: &str) -> bool {
         let state = self.0.state.lock();
-        state.shares.is_troubled(namespace, Instant::now()) || state.shares.failing_since(namespace).is_some()
+        state.shares.is_degraded(namespace, Instant::now()) || state.shares.failing_since(namespace).is_some()
     }
 
     /// True if calls of a namespace have failed since the last success there. With [`Spread::Work`]

@@ -23,7 +23,7 @@ pub mod selector;
 pub mod store;
 pub mod tensorstack;
 pub mod tolerant;
-pub mod usage;
+pub mod usage_record;
 pub mod wait;
 
 pub use duration::{

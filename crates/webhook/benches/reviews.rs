@@ -91,7 +91,7 @@ async fn main() -> anyhow::Result<()> {
 /// A question, and the path for it.
 struct Subject {
     /// The webhook's act, for the output.
-    deed: String,
+    operation: String,
     path: &'static str,
     question: Bytes,
     check: fn(&Value) -> anyhow::Result<()>,
@@ -103,7 +103,7 @@ impl Subject {
         let mut review = support::review("scheduling.run.ai", "UPDATE", &queue(new), &queue(old));
         review["request"]["name"] = json!("team-7");
         Self {
-            deed: format!(
+            operation: format!(
                 "reviews an UPDATE of a Queue's maxDuration from {old} to {new} and admits it; {QUEUES} queues are known, each with workloads that run"
             ),
             path: "/validate",
@@ -118,8 +118,9 @@ impl Subject {
 
     fn pod_group() -> Self {
         Self {
-            deed: "reviews an UPDATE of a PodGroup, and puts back the start time that a tenant has changed"
-                .into(),
+            operation:
+                "reviews an UPDATE of a PodGroup, and puts back the start time that a tenant has changed"
+                    .into(),
             path: "/mutate",
             question: forged().to_string().into(),
             check: |response| {
@@ -132,7 +133,7 @@ impl Subject {
 }
 
 fn introduce(webhook: &Target<'_>) {
-    let Subject { deed, question, .. } = webhook.subject;
+    let Subject { operation: deed, question, .. } = webhook.subject;
     println!("webhook  {deed}: {} bytes of AdmissionReview", question.len());
     println!(
         "control  the same server and client, but a route that reads the same body and answers {} fixed bytes",

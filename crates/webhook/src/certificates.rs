@@ -91,7 +91,7 @@ pub struct CertificateManager {
     /// The authorities that all objects trust, and since when.
     trusted_since: TrustedSince,
     /// The errors of the last round, so that an error that persists is logged once.
-    troubles: Vec<String>,
+    logged_errors: Vec<String>,
 }
 
 impl CertificateManager {
@@ -101,17 +101,17 @@ impl CertificateManager {
         let work = async {
             let mut before = None;
             loop {
-                let mut troubles = Vec::new();
-                let taken = self.look(&leadership, &mut troubles).await;
+                let mut errors = Vec::new();
+                let taken = self.reconcile(&leadership, &mut errors).await;
                 let taken = taken.unwrap_or_else(|error| {
-                    troubles.push(with_causes(&*error));
+                    errors.push(with_causes(&*error));
                     None
                 });
                 let pace = pace(before, taken);
                 if pace == RereadDelay::Repeated {
-                    troubles.push(self.repeated());
+                    errors.push(self.repeated());
                 }
-                self.report(troubles);
+                self.report(errors);
                 if pace != RereadDelay::AtOnce {
                     sleep(if self.is_ready { self.interval } else { UNTIL_READY.min(self.interval) }).await;
                 }
@@ -122,14 +122,14 @@ impl CertificateManager {
     }
 
     /// Logs errors that the last round didn't have, and the end of all errors.
-    fn report(&mut self, troubles: Vec<String>) {
-        for error in troubles.iter().filter(|trouble| !self.troubles.contains(trouble)) {
+    fn report(&mut self, errors: Vec<String>) {
+        for error in errors.iter().filter(|error| !self.logged_errors.contains(error)) {
             warn!(error, "Can't keep the certificates: trying again");
         }
-        if troubles.is_empty() && !self.troubles.is_empty() {
+        if errors.is_empty() && !self.logged_errors.is_empty() {
             info!("The certificates are kept again");
         }
-        self.troubles = troubles;
+        self.logged_errors = errors;
     }
 
     /// Returns the error for a step that is due again as soon as it was taken.
@@ -143,11 +143,11 @@ impl CertificateManager {
 
     /// Reads the Secret and serves its certificate. The writer, and a replica that isn't ready yet,
     /// also have the authorities trusted. Then the writer takes the next step if one is due, and
-    /// returns it. Errors that don't end the round go to `troubles`.
-    async fn look(
+    /// returns it. Errors that don't end the round go to `errors`.
+    async fn reconcile(
         &mut self,
         leadership: &Leadership,
-        troubles: &mut Vec<String>,
+        errors: &mut Vec<String>,
     ) -> anyhow::Result<Option<RenewalStep>> {
         let secret = call(self.secrets.get(&self.secret)).await;
         let secret = secret.with_context(|| format!("Secret {}/{}", self.namespace, self.secret))?;
@@ -155,7 +155,7 @@ impl CertificateManager {
         self.serve(&held);
         let leads = leadership.holds();
         if leads || !self.is_ready {
-            self.spread(&held, leadership, troubles).await;
+            self.spread(&held, leadership, errors).await;
         }
         if !leads {
             self.trusted_since.forget();
@@ -195,7 +195,7 @@ impl CertificateManager {
 
     /// Makes all objects trust the authorities, and records since when. An object that has a bundle
     /// is changed by the leader alone.
-    async fn spread(&mut self, held: &SecretContent, leadership: &Leadership, troubles: &mut Vec<String>) {
+    async fn spread(&mut self, held: &SecretContent, leadership: &Leadership, errors: &mut Vec<String>) {
         let bundle = held.bundle();
         if bundle.is_empty() {
             return;
@@ -205,11 +205,11 @@ impl CertificateManager {
             let may_write = |is_bare| self.may_write(leadership, is_bare);
             let trusts = truster.trusts(&self.client, &bundle, &self.names, may_write).await;
             let trust = trusts.unwrap_or_else(|error| {
-                troubles.push(with_causes(&*error));
+                errors.push(with_causes(&*error));
                 BundleState::Missing
             });
             if trust == BundleState::Gone {
-                troubles.push(format!("{truster}: not found: helm upgrade makes it again"));
+                errors.push(format!("{truster}: not found: helm upgrade makes it again"));
             }
             match trust {
                 BundleState::Written => {

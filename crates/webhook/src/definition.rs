@@ -50,11 +50,11 @@ impl DefinitionArgs {
             return std::future::pending().await;
         };
         let definitions: Api<CustomResourceDefinition> = Api::all(client);
-        let mut told = String::new();
+        let mut logged = String::new();
         // after the first success, a missing conversion means that an uninstall has removed it
         let mut restores = true;
         loop {
-            let trouble = match apply(&definitions, &file, restores).await {
+            let failure = match apply(&definitions, &file, restores).await {
                 Ok(changed) => {
                     restores = false;
                     if changed {
@@ -64,11 +64,11 @@ impl DefinitionArgs {
                 }
                 Err(error) => with_causes(&*error),
             };
-            if trouble != told && !trouble.is_empty() {
-                let (name, error) = (DEFINITION, &trouble);
+            if failure != logged && !failure.is_empty() {
+                let (name, error) = (DEFINITION, &failure);
                 warn!(name, error, "Can't name this webhook as the converter of queues: trying again");
             }
-            told = trouble;
+            logged = failure;
             tokio::time::sleep(INTERVAL).await;
         }
     }

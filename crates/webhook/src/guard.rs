@@ -25,7 +25,7 @@ use tracing::{debug, info};
 
 use crate::{
     Permits,
-    review::{AdmissionResponse, Request, unknown},
+    admission_review::{AdmissionResponse, Request, unknown},
     sight::ClusterView,
 };
 
@@ -40,22 +40,22 @@ pub struct Guard {
     /// The recent grants of this replica's extender.
     pub permits: Permits,
     /// The hashes of the refusals that were logged.
-    told: Arc<Mutex<HashSet<u64>>>,
+    logged: Arc<Mutex<HashSet<u64>>>,
 }
 
 /// The most refusals that are remembered: more than a drain has at a time. At this number all are
 /// forgotten, and refusals are logged again.
-const MOST_TOLD: usize = 10_000;
+const MOST_LOGGED: usize = 10_000;
 
 /// Records a refusal. True for the first of equal refusals. A drain asks for a pod every few
 /// seconds.
-fn is_new(told: &mut HashSet<u64>, refusal: impl Hash) -> bool {
+fn is_new(logged: &mut HashSet<u64>, refusal: impl Hash) -> bool {
     let mut hasher = DefaultHasher::new();
     refusal.hash(&mut hasher);
-    if told.len() >= MOST_TOLD {
-        told.clear();
+    if logged.len() >= MOST_LOGGED {
+        logged.clear();
     }
-    told.insert(hasher.finish())
+    logged.insert(hasher.finish())
 }
 
 /// The answer to a review, with its labels for the metrics and the audit log.
@@ -68,7 +68,7 @@ struct GuardResponse<'r> {
 impl Guard {
     /// Creates a guard. `permits` are those that the extender of this replica grants.
     pub fn new(sight: ClusterView, permits: Permits) -> Self {
-        Self { sight, permits, told: Arc::default() }
+        Self { sight, permits, logged: Arc::default() }
     }
 
     /// Answers a review.
@@ -81,7 +81,7 @@ impl Guard {
         match PodRemoval::read(operation, request) {
             Ok(subject) => {
                 let verdict = self.judge(&subject);
-                self.tell(&subject, &verdict);
+                self.log(&subject, &verdict);
                 GuardResponse::of(request, &subject, verdict)
             }
             Err(error) => {
@@ -93,7 +93,7 @@ impl Guard {
 
     /// Logs a verdict: the first of equal refusals at level info, as long as callers haven't filled
     /// the log, and all else at level debug.
-    fn tell(&self, subject: &PodRemoval<'_>, GuardVerdict { reason, hold, .. }: &GuardVerdict) {
+    fn log(&self, subject: &PodRemoval<'_>, GuardVerdict { reason, hold, .. }: &GuardVerdict) {
         let PodRemoval { operation, user, namespace, name: pod, .. } = subject;
         let (operation, reason) = (name(*operation), reason.name());
         let Some(hold) = hold else {
@@ -101,7 +101,7 @@ impl Guard {
             return;
         };
         let refusal = (namespace, pod, operation, user, hold.rule.name(), hold.until);
-        let is_new = is_new(&mut self.told.lock(), refusal);
+        let is_new = is_new(&mut self.logged.lock(), refusal);
         let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
         if is_new && of_callers() {
             info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
@@ -121,10 +121,10 @@ impl Guard {
             let uid = subject.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
             let permit = uid.and_then(|uid| self.permits.covering(Uid::of(uid), now));
             let syncing = readiness.awaited().is_some();
-            queues.look(|queues| {
+            queues.with(|queues| {
                 let rules = Rules { floors, tree: queues.tree(), now };
                 let guarding = GuardInput { rules, syncing, permit };
-                placement.look(|index| index.guard(&guarding, &asked, sought))
+                placement.with(|index| index.guard(&guarding, &asked, sought))
             })
         })
     }
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn of_equal_refusals_the_first_is_told_and_memory_is_bounded() {
-        let mut told = HashSet::new();
-        assert!(is_new(&mut told, ("ns", "pod", 1)));
-        assert!(!is_new(&mut told, ("ns", "pod", 1)));
-        assert!(is_new(&mut told, ("ns", "pod", 2)), "protected until another time");
-        for number in 0..3 * MOST_TOLD {
-            is_new(&mut told, number);
+        let mut logged = HashSet::new();
+        assert!(is_new(&mut logged, ("ns", "pod", 1)));
+        assert!(!is_new(&mut logged, ("ns", "pod", 1)));
+        assert!(is_new(&mut logged, ("ns", "pod", 2)), "protected until another time");
+        for number in 0..3 * MOST_LOGGED {
+            is_new(&mut logged, number);
         }
-        assert!(told.len() <= MOST_TOLD);
+        assert!(logged.len() <= MOST_LOGGED);
     }
 }

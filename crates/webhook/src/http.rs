@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tenure_service::log::of_callers;
 use tracing::info;
 
-use crate::{Metrics, Mutator, Validator, convert, large, metrics::ReviewResult, review::Request};
+use crate::{Metrics, Mutator, Validator, admission_review::Request, convert, large, metrics::ReviewResult};
 
 pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,

@@ -55,7 +55,7 @@ struct KaiWatchState {
     /// The defaults in each object, or the reason why they aren't known.
     seen: BTreeMap<KaiObject, Result<KaiDefaults, String>>,
     /// The findings on each object that were logged.
-    told: BTreeMap<KaiObject, Vec<KaiFinding>>,
+    logged: BTreeMap<KaiObject, Vec<KaiFinding>>,
     /// The metric of the objects that differ, by kind and field.
     differing: Family<[(&'static str, &'static str); 2], Gauge>,
     /// The metric of the other findings, by kind.
@@ -163,7 +163,7 @@ impl KaiWatchState {
     /// Forgets all objects and their metrics. None are compared until others are seen.
     fn forget(&mut self) {
         self.seen.clear();
-        self.told.clear();
+        self.logged.clear();
         self.differing.clear();
         self.issues.clear();
     }
@@ -180,18 +180,18 @@ impl KaiWatchState {
         let now: BTreeMap<_, _> =
             self.seen.iter().map(|(object, read)| (object.clone(), findings(read))).collect();
         for (object, findings) in &now {
-            let told = self.told.get(object).map_or(&[][..], Vec::as_slice);
-            for finding in findings.iter().filter(|finding| !told.contains(finding)) {
-                finding.tell(object);
+            let logged = self.logged.get(object).map_or(&[][..], Vec::as_slice);
+            for finding in findings.iter().filter(|finding| !logged.contains(finding)) {
+                finding.log(object);
             }
         }
-        for (object, told) in &self.told {
-            if !told.is_empty() && now.get(object).is_none_or(Vec::is_empty) {
+        for (object, logged) in &self.logged {
+            if !logged.is_empty() && now.get(object).is_none_or(Vec::is_empty) {
                 let (kind, name) = object;
                 info!(kind, name, "KAI-Scheduler's default floors don't differ from Tenure's any more");
             }
         }
-        self.told = now;
+        self.logged = now;
         self.count();
     }
 
@@ -199,7 +199,7 @@ impl KaiWatchState {
     fn count(&self) {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for source in [CONFIG_MAP, SHARD] {
-            let of_kind = self.told.iter().filter(|((kind, _), _)| *kind == source);
+            let of_kind = self.logged.iter().filter(|((kind, _), _)| *kind == source);
             let findings: Vec<&KaiFinding> = of_kind.flat_map(|(_, findings)| findings).collect();
             for setting in KaiDefault::ALL {
                 let differs = |finding: &&&KaiFinding| matches!(finding, KaiFinding::Difference(of) if of.setting == setting);
@@ -214,7 +214,7 @@ impl KaiWatchState {
 
 impl KaiFinding {
     /// Logs a finding on an object.
-    fn tell(&self, (kind, name): &KaiObject) {
+    fn log(&self, (kind, name): &KaiObject) {
         match self {
             Self::Difference(difference) => {
                 let KaiDifference { setting: _, field, kai, tenures_field: _, tenure } = difference;

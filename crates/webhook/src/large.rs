@@ -18,8 +18,8 @@ use tracing::info;
 
 use crate::{
     Metrics,
+    admission_review::{self, MAX_BODY_BYTES},
     http::{announced, json, reject},
-    review::{self, MAX_BODY_BYTES},
 };
 
 /// The bytes of a body's start that contain the uid: an API server writes the uid right after the
@@ -43,10 +43,10 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
     metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
     if let Some(meaning) = admitted {
         info!(bytes, "Admitted an object that is too large to be reviewed");
-        json(&review::AdmissionResponse::admit_unread(uid, bytes, meaning))
+        json(&admission_review::AdmissionResponse::admit_unread(uid, bytes, meaning))
     } else {
         info!(bytes, "Refused an object that is too large to be reviewed");
-        json(&review::AdmissionResponse::too_large(uid, bytes))
+        json(&admission_review::AdmissionResponse::too_large(uid, bytes))
     }
 }
 

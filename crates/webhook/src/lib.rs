@@ -8,6 +8,7 @@
 //! watch may be behind; and where the creation of an owner is answered, to look up the groups and
 //! queues of its pods.
 
+mod admission_review;
 mod args;
 mod callers;
 mod certificates;
@@ -23,13 +24,13 @@ mod mutate;
 mod owners;
 mod placement;
 mod queues;
-mod review;
 mod run;
 mod scheduler;
 mod sight;
 mod uninstall;
 mod validate;
 
+pub use admission_review::MAX_BODY_BYTES;
 pub use args::Args;
 pub use callers::Callers;
 pub use config::CurrentConfig;
@@ -41,7 +42,6 @@ pub use mutate::Mutator;
 pub use owners::{OwnerAnswers, router as owners_router};
 pub use placement::Placement;
 pub use queues::KnownQueues;
-pub use review::MAX_BODY_BYTES;
 pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, Permit, Permits, router as scheduler_router};
 pub use sight::ClusterView;
 pub use validate::Validator;

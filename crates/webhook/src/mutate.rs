@@ -19,7 +19,7 @@ use tenure_types::{extension, podgroup::PodGroupKind};
 
 use crate::{
     CurrentConfig,
-    review::{AdmissionResponse, Request, unknown},
+    admission_review::{AdmissionResponse, Request, unknown},
 };
 use patch::Mutation;
 

@@ -17,14 +17,14 @@ use tenure_policy::{
     admission::Findings,
     creation::{self, AskingOwner, CeilingSources},
     expiry::PerFamily,
-    owners::{OwnerShape, is_cron_job},
+    owner_table::{OwnerShape, is_cron_job},
     tree::QueueTree,
 };
 use tenure_types::runai::QueueVersion;
 
 use crate::{
     CurrentConfig, KnownQueues,
-    review::{AdmissionResponse, Request, unknown},
+    admission_review::{AdmissionResponse, Request, unknown},
 };
 
 pub use http::router;
@@ -79,21 +79,23 @@ impl OwnerAnswers {
             None => (queues(&HashMap::new()), QueueTree::default()),
         };
         let object = extended(request);
-        let look = |look: &mut dyn FnMut(&CeilingSources<'_>)| {
-            self.queues.look(|known| {
+        let with_sources = |f: &mut dyn FnMut(&CeilingSources<'_>)| {
+            self.queues.with(|known| {
                 let trees = PerFamily { tensorstack: &t9k, runai: known.tree() };
-                look(&CeilingSources { trees, floors: &config.floors });
+                f(&CeilingSources { trees, floors: &config.floors });
             });
         };
         let mut unknown = BTreeSet::new();
-        look(&mut |known| unknown = queues.iter().filter(|queue| !known.has(queue)).cloned().collect());
+        with_sources(&mut |known| {
+            unknown = queues.iter().filter(|queue| !known.has(queue)).cloned().collect();
+        });
         let absent = match &self.lookups {
             // queues are asked for only when an owner is created
             Some(lookups) if request.operation == "CREATE" => lookups.absent(unknown).await,
             _ => BTreeSet::new(),
         };
         let mut findings = Findings::default();
-        look(&mut |known| {
+        with_sources(&mut |known| {
             findings = creation::answer(owner, object.as_ref(), &queues, &absent, known);
         });
         findings

@@ -27,17 +27,17 @@ use tenure_types::{
 pub struct Placement(Arc<RwLock<PlacementIndex>>);
 
 impl Placement {
-    /// Calls `look` with the settled index. Any number of readers read at the same time. The first
-    /// reader after a change settles the index, while all others wait.
-    pub fn look<T>(&self, look: impl FnOnce(&PlacementIndex) -> T) -> T {
+    /// Calls `f` with the computed index. Any number of readers read at the same time. The first
+    /// reader after a change recomputes the index, while all others wait.
+    pub fn with<T>(&self, f: impl FnOnce(&PlacementIndex) -> T) -> T {
         let index = self.0.read();
-        if index.is_settled() {
-            return look(&index);
+        if index.is_computed() {
+            return f(&index);
         }
         drop(index);
         let mut index = self.0.write();
-        index.settle();
-        look(&RwLockWriteGuard::downgrade(index))
+        index.recompute();
+        f(&RwLockWriteGuard::downgrade(index))
     }
 
     /// Calls `change` with the index, while all readers wait.
@@ -63,9 +63,9 @@ impl Placement {
         let namespaces =
             guards.then(|| follow(Api::<Namespace>::all(server()), all(), awaiting("namespaces"), store()));
         let namespaces = OptionFuture::from(namespaces);
-        let looked = awaiting("the kinds of PodGroups");
+        let listed = awaiting("the kinds of PodGroups");
         let store = move |kind| PodGroupStore { placement: self.clone(), kind };
-        let groups = follow_groups(client, store, readiness, looked);
+        let groups = follow_groups(client, store, readiness, listed);
         tokio::join!(pods, nodes, drivers, classes, budgets, namespaces, groups);
     }
 }

@@ -24,9 +24,9 @@ pub struct KnownQueues {
 }
 
 impl KnownQueues {
-    /// Calls `look` with the queues.
-    pub fn look<T>(&self, look: impl FnOnce(&FamilyQueues) -> T) -> T {
-        look(&self.queues.read())
+    /// Calls `f` with the queues.
+    pub fn with<T>(&self, f: impl FnOnce(&FamilyQueues) -> T) -> T {
+        f(&self.queues.read())
     }
 
     /// Sets the queue that counts for workloads whose queue doesn't exist. None: no queue does.
@@ -34,9 +34,9 @@ impl KnownQueues {
         self.queues.write().set_default(name);
     }
 
-    /// Calls `look` with the running workloads, by the name of the queue.
-    pub fn look_at_running<T>(&self, look: impl FnOnce(&HashMap<String, RunningWorkloads>) -> T) -> T {
-        look(&self.running.read())
+    /// Calls `f` with the running workloads, by the name of the queue.
+    pub fn with_running<T>(&self, f: impl FnOnce(&HashMap<String, RunningWorkloads>) -> T) -> T {
+        f(&self.running.read())
     }
 }
 

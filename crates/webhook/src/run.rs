@@ -63,7 +63,8 @@ impl Args {
         let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
-        let look = Box::pin(look(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
+        let following =
+            Box::pin(follow_cluster(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let authorities = callers.authorities();
         let router = callers.admit(handlers.router(&metrics), metrics);
@@ -76,7 +77,7 @@ impl Args {
                     () = queues => Ok(()),
                     () = definition => Ok(()),
                     () = kai => Ok(()),
-                    () = look => Ok(()),
+                    () = following => Ok(()),
                     () = configured => Ok(()),
                 }
             })
@@ -156,7 +157,7 @@ impl Handlers {
 
 /// Follows the objects that the extender and the guard need, and runs the tasks of the extender.
 /// Does nothing if both are off. Never ends.
-async fn look(sight: ClusterView, client: Client, extender: Option<Extender>, guards: bool) {
+async fn follow_cluster(sight: ClusterView, client: Client, extender: Option<Extender>, guards: bool) {
     let ClusterView { placement, clock, readiness, .. } = sight;
     if extender.is_none() && !guards {
         return std::future::pending().await;

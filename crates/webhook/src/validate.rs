@@ -27,7 +27,7 @@ use tracing::debug;
 
 use crate::{
     CurrentConfig, KnownQueues,
-    review::{AdmissionResponse, Metadata, Request, unknown},
+    admission_review::{AdmissionResponse, Metadata, Request, unknown},
 };
 
 /// The time limit of a review for objects that it looks up. The API server itself waits for the
@@ -109,7 +109,7 @@ impl Validator {
         }
         let read = |object| kind.read(&request.name, &request.namespace, object);
         match read(request.object) {
-            Ok(subject) => self.queues.look(|queues| {
+            Ok(subject) => self.queues.with(|queues| {
                 let t9k_system_namespace = &self.t9k_system_namespace;
                 let config = &*self.config.get();
                 let queues = &Inheritance::new(queues.tree(), &config.floors);
@@ -134,7 +134,7 @@ impl Validator {
         let Ok(subject) = kind.read(&request.name, &request.namespace, request.old_object) else {
             return Findings::default();
         };
-        let warnings = self.queues.look(|queues| {
+        let warnings = self.queues.with(|queues| {
             let config = &*self.config.get();
             let queues = &Inheritance::new(queues.tree(), &config.floors);
             self.knowing(queues, config, |known| subject.deleted(known))
@@ -149,7 +149,7 @@ impl Validator {
         &Config { notice, grace_on_change: grace, .. }: &Config,
         ask: impl FnOnce(&QueueChangeFacts<'_, '_>) -> T,
     ) -> T {
-        self.queues.look_at_running(|running| {
+        self.queues.with_running(|running| {
             ask(&QueueChangeFacts { queues, running, notice, grace, now: Timestamp::now() })
         })
     }

@@ -182,7 +182,7 @@ async fn objects_of_any_shape_are_admitted() {
 async fn a_cron_job_is_told_of_the_jobs_that_it_makes() {
     let cron_job = json!({"metadata": {"name": "nightly"}, "spec": {"jobTemplate": job(7200)}});
     let warned = ask("Warn", &review("batch/CronJob", "CREATE", &cron_job, &Value::Null)).await;
-    let told = warned["warnings"][0].as_str().unwrap();
-    assert!(told.starts_with("spec.jobTemplate.spec.activeDeadlineSeconds: 7200 "), "{told}");
-    assert!(told.ends_with("kubectl tenure extend job/NAME 1h"), "{told}");
+    let warning = warned["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("spec.jobTemplate.spec.activeDeadlineSeconds: 7200 "), "{warning}");
+    assert!(warning.ends_with("kubectl tenure extend job/NAME 1h"), "{warning}");
 }

@@ -137,8 +137,8 @@ async fn report_pauses(world: &World, size: &Size, crowd: &Crowd<'_>, storm: &St
     let Size { owners, per_second, burst, .. } = size;
     crowd.assert_each_paused_once().await?;
     // a pause is seen a little sooner than its event, and than the keeper has counted it
-    let told = async || Ok((crowd.owners_with_event().await? == crowd.count()).then_some(()));
-    eventually("an event for each owner", DEADLINE, told).await?;
+    let recorded = async || Ok((crowd.owners_with_event().await? == crowd.count()).then_some(()));
+    eventually("an event for each owner", DEADLINE, recorded).await?;
     let paused = [("result", "Paused")];
     let counted = Metrics::of_world(world).await.count("tenure_keeper_expirations_total", &paused);
     ensure!(counted == u64::from(*owners), "the keeper has counted {counted} pauses");

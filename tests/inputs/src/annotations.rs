@@ -8,7 +8,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::{
         self, MAX_DURATION_EXCEEDED, OwnerObject, Pause, PauseCandidate, PausePlan, PausedObject, Return,
         Reversals,
@@ -116,7 +116,7 @@ fn follow(object: &Value) {
         pause::message(&record, &state, &known);
         pause::in_words(&record, &state, &known);
         pause::came_back(&record, state.count, &known, true);
-        pause::told(&record, &state, &known);
+        pause::events(&record, &state, &known);
         pause::undone(&record, &reversals, &known);
         assert!(pause::resume(owner, &record).pointer("/metadata/uid").is_some());
         for back in [Return::Requeue(Timestamp::UNIX_EPOCH), Return::Reactivate, Return::Deactivate] {

@@ -16,7 +16,7 @@ use tenure_types::{
     extension::Extension,
     room::PodWithRoom,
     runai::{QueueVersion, conversion::convert},
-    usage::UsageRecord,
+    usage_record::UsageRecord,
 };
 
 use crate::{Outcome, text};
@@ -91,10 +91,10 @@ pub fn extension(input: &[u8]) -> Outcome {
     if let ExtensionDecision::Grant(time) = decision {
         assert!(time <= auto_approve.to_signed(), "{time}");
     }
-    let told = extension::told(&read)
+    let event = extension::event(&read)
         .map_or_else(String::new, |(reason, message)| format!(", {reason:?}: {message}"));
     assert!(!extension::no_such_target(&read).is_empty());
-    Ok(format!("{decision:?}{told}"))
+    Ok(format!("{decision:?}{event}"))
 }
 
 /// The record of usage, which an administrator may put back. What is written of it reads back as the same.

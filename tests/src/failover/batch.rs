@@ -80,27 +80,27 @@ impl Batch {
 
     /// Returns the deviations from the expected result, now that all owners are paused.
     pub async fn complaints(&self) -> Result<Vec<String>> {
-        let told = async || Ok((self.told().await?.len() == OWNERS).then_some(()));
-        let all_told = eventually("an event for each owner", DEADLINE, told).await;
+        let recorded = async || Ok((self.event_counts().await?.len() == OWNERS).then_some(()));
+        let all_recorded = eventually("an event for each owner", DEADLINE, recorded).await;
         let mut complaints: Vec<String> =
-            all_told.err().map(|error| format!("{error:#}")).into_iter().collect();
-        let told = self.told().await?;
+            all_recorded.err().map(|error| format!("{error:#}")).into_iter().collect();
+        let counts = self.event_counts().await?;
         for owner in self.owners().list(&ListParams::default()).await?.items {
-            let events = told.get(&owner.name_any()).copied().unwrap_or_default();
+            let events = counts.get(&owner.name_any()).copied().unwrap_or_default();
             complaints.extend(complaint(&owner, events));
         }
         Ok(complaints)
     }
 
     /// Counts the events of a pause by owner.
-    async fn told(&self) -> Result<BTreeMap<String, usize>> {
+    async fn event_counts(&self) -> Result<BTreeMap<String, usize>> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
         let of_pauses = ListParams::default().fields("reason=MaxDurationExceeded");
-        let mut told = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for event in events.list(&of_pauses).await?.items {
-            *told.entry(event.regarding.and_then(|owner| owner.name).unwrap_or_default()).or_default() += 1;
+            *counts.entry(event.regarding.and_then(|owner| owner.name).unwrap_or_default()).or_default() += 1;
         }
-        Ok(told)
+        Ok(counts)
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Strike, in_time, way::Way};
+use super::{LeaderFailure, in_time, way::Way};
 use crate::{
     DEADLINE, World,
     fixtures::{definitions, install},
@@ -118,12 +118,12 @@ impl Pair {
     }
 
     /// Makes a keeper fail.
-    pub async fn strike(&self, strike: Strike, index: usize) -> Result<()> {
-        match strike {
-            Strike::Kill => self.keeper(index).kill().await,
-            Strike::Stop => self.keeper(index).pause().await,
-            Strike::End => self.keeper(index).stop().await,
-            Strike::Cut => {
+    pub async fn inject(&self, failure: LeaderFailure, index: usize) -> Result<()> {
+        match failure {
+            LeaderFailure::Kill => self.keeper(index).kill().await,
+            LeaderFailure::Stop => self.keeper(index).pause().await,
+            LeaderFailure::End => self.keeper(index).stop().await,
+            LeaderFailure::Cut => {
                 self.ways[index].cut();
                 Ok(())
             }
@@ -132,13 +132,13 @@ impl Pair {
 
     /// Brings back a keeper after a strike, and waits until it logs that it stands by. A stopped
     /// keeper goes on at `when_stopped`.
-    pub async fn recover(&self, strike: Strike, index: usize, when_stopped: Instant) -> Result<()> {
+    pub async fn recover(&self, failure: LeaderFailure, index: usize, when_stopped: Instant) -> Result<()> {
         let log = self.keeper(index).log();
         let known = fs::read_to_string(log)?.len();
-        match strike {
-            Strike::Kill | Strike::End => self.start_keeper(index).await?,
-            Strike::Cut => self.ways[index].heal(),
-            Strike::Stop => {
+        match failure {
+            LeaderFailure::Kill | LeaderFailure::End => self.start_keeper(index).await?,
+            LeaderFailure::Cut => self.ways[index].heal(),
+            LeaderFailure::Stop => {
                 sleep_until(when_stopped).await;
                 self.keeper(index).resume().await?;
             }

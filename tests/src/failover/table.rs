@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Late, Round, Strike};
+use super::{Late, LeaderFailure, Round};
 use crate::scale::seconds;
 
 /// Returns a round as one line, with a further line per complaint.
@@ -31,24 +31,24 @@ pub fn print(rounds: &[Round]) {
         "{:<26}{:>6}   {:>6}{:>9}{:>9}{:>12}{:>13}   {:>6}{:>10}",
         "", "", "min", "median", "max", "goal", "median, s", "failed", "through"
     );
-    for (strike, name) in [
-        (Strike::Kill, "killed (SIGKILL)"),
-        (Strike::Stop, "stopped 30 s (SIGSTOP)"),
-        (Strike::Cut, "cut off until then"),
-        (Strike::End, "ended (SIGTERM): control"),
+    for (failure, name) in [
+        (LeaderFailure::Kill, "killed (SIGKILL)"),
+        (LeaderFailure::Stop, "stopped 30 s (SIGSTOP)"),
+        (LeaderFailure::Cut, "cut off until then"),
+        (LeaderFailure::End, "ended (SIGTERM): control"),
     ] {
-        let of_strike: Vec<&Round> = rounds.iter().filter(|round| round.strike == strike).collect();
-        if !of_strike.is_empty() {
-            println!("{name:<26}{}", row(strike, &of_strike));
+        let of_failure: Vec<&Round> = rounds.iter().filter(|round| round.failure == failure).collect();
+        if !of_failure.is_empty() {
+            println!("{name:<26}{}", row(failure, &of_failure));
         }
     }
 }
 
 /// Returns the columns of a kind of strike.
-fn row(strike: Strike, rounds: &[&Round]) -> String {
+fn row(failure: LeaderFailure, rounds: &[&Round]) -> String {
     let [least, median, most] = spread(rounds, |round| round.takeover);
     let [_, first_pause, _] = spread(rounds, |round| round.first_pause);
-    let (count, limit) = (rounds.len(), strike.limit().as_secs());
+    let (count, limit) = (rounds.len(), failure.limit().as_secs());
     let failed: usize = rounds.iter().map(|round| round.late.failed).sum();
     let through: usize = rounds.iter().map(|round| round.late.through).sum();
     let goal = format!("<= {limit}");

@@ -51,7 +51,7 @@ pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) ->
             sleep(fault.lasts).await;
         }
         What::Strike(blow, moment) => {
-            let struck = join_all(servers.iter().map(|server| strike(server, *blow, *moment, diary))).await;
+            let struck = join_all(servers.iter().map(|server| inject(server, *blow, *moment, diary))).await;
             let detained = struck.into_iter().collect::<Result<Vec<_>>>()?;
             committed.struck = Timestamp::now();
             sleep(fault.lasts).await;
@@ -70,16 +70,16 @@ pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) ->
 
 /// Deals a blow at its moment, or after `PATIENCE`. Returns the rule by which a request waits for
 /// the end of the fault.
-async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<Option<Arc<Active>>> {
-    let Some((rule, told)) = halt(blow, moment) else {
-        server.strike(blow).await?;
+async fn inject(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<Option<Arc<Active>>> {
+    let Some((rule, halted)) = halt(blow, moment) else {
+        server.inject(blow).await?;
         return Ok(None);
     };
     let active = server.proxy.add(rule);
-    if timeout(PATIENCE, told.notified()).await.is_err() {
+    if timeout(PATIENCE, halted.notified()).await.is_err() {
         diary.note("no such request has come");
     }
-    server.strike(blow).await?;
+    server.inject(blow).await?;
     if blow == Blow::Stop {
         return Ok(Some(active));
     }

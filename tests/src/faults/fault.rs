@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 
-use crate::proxy::{Deed, Match, Rule};
+use crate::proxy::{FaultAction, Match, Rule};
 
 /// The servers that a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +80,12 @@ pub struct Fault {
 /// process that is killed ends with the process. The request of a process that is stopped stays on
 /// its way. None: the moment is now.
 pub(super) fn halt(blow: Blow, moment: Moment) -> Option<(Rule, Arc<Notify>)> {
-    let told = Arc::new(Notify::new());
-    let (on, nth, deed) = match moment {
+    let halted = Arc::new(Notify::new());
+    let (on, nth, action) = match moment {
         Moment::Now => return None,
-        Moment::Before(on, nth) if blow == Blow::Stop => (on, nth, Deed::Detain(Arc::clone(&told))),
-        Moment::Before(on, nth) => (on, nth, Deed::HaltBefore(Arc::clone(&told))),
-        Moment::After(on, nth) => (on, nth, Deed::HaltAfter(Arc::clone(&told))),
+        Moment::Before(on, nth) if blow == Blow::Stop => (on, nth, FaultAction::Detain(Arc::clone(&halted))),
+        Moment::Before(on, nth) => (on, nth, FaultAction::HaltBefore(Arc::clone(&halted))),
+        Moment::After(on, nth) => (on, nth, FaultAction::HaltAfter(Arc::clone(&halted))),
     };
-    Some((Rule::new(on, deed).after(nth).times(1), told))
+    Some((Rule::new(on, action).after(nth).times(1), halted))
 }

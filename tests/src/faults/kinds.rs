@@ -9,7 +9,7 @@ use super::{
     draw::Draw,
     fault::{Blow, Fault, Moment, What, Whom},
 };
-use crate::proxy::{DRY_RUN, Deed, Match, Rule};
+use crate::proxy::{DRY_RUN, FaultAction, Match, Rule};
 
 /// The work that a fault may hold up while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +111,12 @@ const PAST_LEASE: (u64, u64) = (8_100, 11_000);
 const PAST_ALL: (u64, u64) = (46_000, 60_000);
 
 /// Refuses with 429 and a `Retry-After` of this many seconds.
-const fn retry_after(seconds: u32) -> Deed {
-    Deed::Refuse(StatusCode::TOO_MANY_REQUESTS, Some(seconds))
+const fn retry_after(seconds: u32) -> FaultAction {
+    FaultAction::Refuse(StatusCode::TOO_MANY_REQUESTS, Some(seconds))
 }
 
-const fn refuse(code: StatusCode) -> Deed {
-    Deed::Refuse(code, None)
+const fn refuse(code: StatusCode) -> FaultAction {
+    FaultAction::Refuse(code, None)
 }
 
 /// Returns one fault to both keepers, for five to twelve seconds.
@@ -130,13 +130,13 @@ fn for_a_while(draw: &mut Draw, whom: Whom, what: What, (least, most): (u64, u64
 }
 
 /// Returns a rule for both keepers, for five to twelve seconds.
-fn rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
-    once(draw, What::Rule(Rule::new(on, deed)))
+fn rule(draw: &mut Draw, on: Match, action: FaultAction) -> Vec<Fault> {
+    once(draw, What::Rule(Rule::new(on, action)))
 }
 
 /// Returns a rule for both keepers, for longer than any cache may be old.
-fn long_rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
-    for_a_while(draw, Whom::Keepers, What::Rule(Rule::new(on, deed)), (13_000, 18_000))
+fn long_rule(draw: &mut Draw, on: Match, action: FaultAction) -> Vec<Fault> {
+    for_a_while(draw, Whom::Keepers, What::Rule(Rule::new(on, action)), (13_000, 18_000))
 }
 
 /// Returns watches of `PodGroup`s that are held back once they have shown the gang. Earlier, a
@@ -144,19 +144,19 @@ fn long_rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
 /// nothing when that end doesn't come.
 fn held_group_watches(draw: &mut Draw) -> Vec<Fault> {
     let (at, lasts) = (draw.between(3_500, 6_000), draw.between(PAST_ALL.0, PAST_ALL.1));
-    let what = What::Rule(Rule::new(GROUP_WATCHES, Deed::Hold));
+    let what = What::Rule(Rule::new(GROUP_WATCHES, FaultAction::Hold));
     vec![Fault { at, lasts, whom: Whom::Keepers, what }]
 }
 
 /// Returns a rule for one to three requests, after up to two others, all within the fault.
-fn some(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
-    let rule = Rule::new(on, deed).after(draw.below(3)).times(1 + draw.below(3));
+fn some(draw: &mut Draw, on: Match, action: FaultAction) -> Vec<Fault> {
+    let rule = Rule::new(on, action).after(draw.below(3)).times(1 + draw.below(3));
     for_a_while(draw, Whom::Keepers, What::Rule(rule), (15_000, 20_000))
 }
 
 /// Returns a blow after which the process is back while it still has its Lease, or long after
 /// another keeper could take the Lease.
-fn strike(draw: &mut Draw, whom: Whom, blow: Blow, moment: Moment) -> Vec<Fault> {
+fn outage(draw: &mut Draw, whom: Whom, blow: Blow, moment: Moment) -> Vec<Fault> {
     let lasts = absence(draw);
     for_a_while(draw, whom, What::Strike(blow, moment), lasts)
 }
@@ -168,25 +168,25 @@ fn absence(draw: &mut Draw) -> (u64, u64) {
 /// Returns a blow to the leader before one of its first requests of a kind reaches the API server.
 fn struck_before(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
     let moment = Moment::Before(on, draw.below(5));
-    strike(draw, Whom::Leader, blow, moment)
+    outage(draw, Whom::Leader, blow, moment)
 }
 
 /// Returns a blow to the leader after one of its first requests of a kind was done.
 fn struck_after(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
     let moment = Moment::After(on, draw.below(5));
-    strike(draw, Whom::Leader, blow, moment)
+    outage(draw, Whom::Leader, blow, moment)
 }
 
 /// Returns the kill of a leader after it has given notice of a run that a change of its queue has
 /// made overdue, before the end of the grace.
 fn killed_in_a_grace(draw: &mut Draw) -> Vec<Fault> {
     let at = draw.between(500, 4_000);
-    let strike = What::Strike(Blow::Kill, Moment::Now);
+    let blow = What::Strike(Blow::Kill, Moment::Now);
     let (after, lasts) = (draw.between(2_000, 3_000), draw.between(PAST_LEASE.0, PAST_LEASE.1));
     vec![
         // people change the queue about a second after this fault
         Fault { at, lasts: Duration::ZERO, whom: Whom::Standby, what: What::Sever },
-        Fault { at: at + after, lasts, whom: Whom::Leader, what: strike },
+        Fault { at: at + after, lasts, whom: Whom::Leader, what: blow },
     ]
 }
 
@@ -213,7 +213,7 @@ fn late_watches(draw: &mut Draw) -> Vec<Fault> {
     let (at, cut, later) =
         (draw.between(500, 2_000), draw.between(2_000, 4_000), draw.between(9_000, 14_000));
     let fault = |at, lasts, what| Fault { at, lasts, whom: Whom::Keepers, what };
-    let freeze = |on| fault(at, cut + later, What::Rule(Rule::new(on, Deed::Freeze)));
+    let freeze = |on| fault(at, cut + later, What::Rule(Rule::new(on, FaultAction::Freeze)));
     vec![
         freeze(LISTS),
         freeze(WATCHES),
@@ -226,7 +226,7 @@ fn late_watches(draw: &mut Draw) -> Vec<Fault> {
 /// it again.
 fn lead_lost_with_events(draw: &mut Draw) -> Vec<Fault> {
     let (at, hang, cut) = (draw.between(500, 9_000), draw.between(1_000, 3_000), draw.between(4_400, 5_400));
-    let hanging = What::Rule(Rule::new(EVENTS, Deed::Freeze));
+    let hanging = What::Rule(Rule::new(EVENTS, FaultAction::Freeze));
     vec![
         Fault { at, lasts: hang + cut, whom: Whom::Keepers, what: hanging },
         Fault { at: at + hang, lasts: cut, whom: Whom::Leader, what: What::Cut },
@@ -234,24 +234,24 @@ fn lead_lost_with_events(draw: &mut Draw) -> Vec<Fault> {
 }
 
 /// Returns watches that end, and lists that fail.
-fn lost_watches(draw: &mut Draw, to_lists: Deed) -> Vec<Fault> {
+fn lost_watches(draw: &mut Draw, to_lists: FaultAction) -> Vec<Fault> {
     let (at, lasts) = (draw.between(500, 4_000), draw.between(13_000, 18_000));
-    [(WATCHES, Deed::Gone, 40), (LISTS, to_lists, u64::MAX)]
-        .map(|(on, deed, times)| Fault {
+    [(WATCHES, FaultAction::Gone, 40), (LISTS, to_lists, u64::MAX)]
+        .map(|(on, action, times)| Fault {
             at,
             lasts,
             whom: Whom::Keepers,
-            what: What::Rule(Rule::new(on, deed).times(times)),
+            what: What::Rule(Rule::new(on, action).times(times)),
         })
         .into()
 }
 
 /// Returns watches that are cut, and can't be begun again.
-fn refused_watches(draw: &mut Draw, on: Match, deed: Deed, (least, most): (u64, u64)) -> Vec<Fault> {
+fn refused_watches(draw: &mut Draw, on: Match, action: FaultAction, (least, most): (u64, u64)) -> Vec<Fault> {
     let (at, lasts) = (draw.between(500, 3_000), draw.between(least, most));
     let fault = |rule| Fault { at, lasts, whom: Whom::Keepers, what: What::Rule(rule) };
     // the first rule is for streams, the second for requests
-    vec![fault(Rule::new(on, Deed::CutWatch)), fault(Rule::new(on, deed))]
+    vec![fault(Rule::new(on, FaultAction::CutWatch)), fault(Rule::new(on, action))]
 }
 
 /// Returns a fault to the webhook, for four to nine seconds.
@@ -278,25 +278,25 @@ kinds! {
     "connections-closed-again-and-again", "K1, K2", All, d => again(d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
     "connections-stranded", "K2, W10", All, d => for_a_while(d, Whom::Keepers, What::Strand, (100, 200));
     "rolling-restart-of-api-servers", "K1", All, d => again(
-        d, 3, Whom::Keepers, &What::Rule(Rule::new(ALL_CALLS, Deed::Sever)), (1_500, 3_000));
+        d, 3, Whom::Keepers, &What::Rule(Rule::new(ALL_CALLS, FaultAction::Sever)), (1_500, 3_000));
     "answers-lost-of-all-requests", "K7", All, d => for_a_while(
-        d, Whom::Leader, What::Rule(Rule::new(ALL_CALLS, Deed::HangAfterwards)), (6_000, 12_000));
-    "slow-answers", "K11", All, d => rule(d, WORK, Deed::Slow(Duration::from_secs(2)));
-    "slow-writes", "K6, K11", All, d => rule(d, CHANGES_AND_DRY_RUNS, Deed::Slow(Duration::from_secs(4)));
+        d, Whom::Leader, What::Rule(Rule::new(ALL_CALLS, FaultAction::HangAfterwards)), (6_000, 12_000));
+    "slow-answers", "K11", All, d => rule(d, WORK, FaultAction::Slow(Duration::from_secs(2)));
+    "slow-writes", "K6, K11", All, d => rule(d, CHANGES_AND_DRY_RUNS, FaultAction::Slow(Duration::from_secs(4)));
 
     // watches
-    "queue-watch-held-back", "a ceiling that had gone", All, d => long_rule(d, QUEUE_WATCHES, Deed::Hold);
-    "pod-watch-held-back", "a label that had gone; K2", All, d => long_rule(d, POD_WATCHES, Deed::Hold);
-    "owner-watch-held-back", "K2", All, d => long_rule(d, OWNER_WATCHES, Deed::Hold);
+    "queue-watch-held-back", "a ceiling that had gone", All, d => long_rule(d, QUEUE_WATCHES, FaultAction::Hold);
+    "pod-watch-held-back", "a label that had gone; K2", All, d => long_rule(d, POD_WATCHES, FaultAction::Hold);
+    "owner-watch-held-back", "K2", All, d => long_rule(d, OWNER_WATCHES, FaultAction::Hold);
     "group-watch-held-back", "K2", Nothing, d => held_group_watches(d);
-    "all-watches-held-back", "K2", All, d => long_rule(d, WATCHES, Deed::Hold);
+    "all-watches-held-back", "K2", All, d => long_rule(d, WATCHES, FaultAction::Hold);
     "queue-watch-half-open", "W10, a ceiling that had gone", All, d => for_a_while(
-        d, Whom::Keepers, What::Rule(Rule::new(QUEUE_WATCHES, Deed::HalfOpen)), (100, 200));
+        d, Whom::Keepers, What::Rule(Rule::new(QUEUE_WATCHES, FaultAction::HalfOpen)), (100, 200));
     "pod-watch-half-open", "W10", All, d => for_a_while(
-        d, Whom::Keepers, What::Rule(Rule::new(POD_WATCHES, Deed::HalfOpen)), (100, 200));
-    "watch-events-swallowed", "K2", All, d => rule(d, WATCHES, Deed::Swallow);
-    "watches-cut-in-an-event", "K2", All, d => some(d, WATCHES, Deed::CutWatchInEvent);
-    "watches-gone-by-event", "K3", All, d => once(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
+        d, Whom::Keepers, What::Rule(Rule::new(POD_WATCHES, FaultAction::HalfOpen)), (100, 200));
+    "watch-events-swallowed", "K2", All, d => rule(d, WATCHES, FaultAction::Swallow);
+    "watches-cut-in-an-event", "K2", All, d => some(d, WATCHES, FaultAction::CutWatchInEvent);
+    "watches-gone-by-event", "K3", All, d => once(d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
     "watches-gone-at-start", "K4", All, d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
     "watches-refused-at-start", "K5", All, d => refused_watches(
         d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (13_000, 18_000));
@@ -305,13 +305,13 @@ kinds! {
     "queues-not-found", "K12, a kind that is gone for a moment", All, d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::NOT_FOUND), (13_000, 18_000));
     "lists-refused", "K5", All, d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
-    "lists-slow", "K11, K16", All, d => lost_watches(d, Deed::Slow(Duration::from_secs(4)));
+    "lists-slow", "K11, K16", All, d => lost_watches(d, FaultAction::Slow(Duration::from_secs(4)));
     "lists-throttled", "K5", All, d => lost_watches(d, retry_after(2));
     "watches-late-after-a-partition", "a ceiling lengthened in a partition", All, d => late_watches(d);
 
     // reads and writes
     "reads-fail", "K5", All, d => rule(d, READS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "reads-hang", "K6", All, d => rule(d, READS, Deed::Freeze);
+    "reads-hang", "K6", All, d => rule(d, READS, FaultAction::Freeze);
     "patches-conflict", "K9", All, d => some(d, PATCHES, refuse(StatusCode::CONFLICT));
     "patches-conflict-by-turns", "K9", All, d => once(
         d, What::Rule(Rule::new(PATCHES, refuse(StatusCode::CONFLICT)).percent(50)));
@@ -320,26 +320,26 @@ kinds! {
     "writes-unavailable", "K5", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::SERVICE_UNAVAILABLE));
     "writes-time-out", "K5", All, d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
     "writes-forbidden", "K12", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::FORBIDDEN));
-    "write-done-and-answer-lost", "K15", All, d => some(d, CHANGES, Deed::LoseAnswer);
+    "write-done-and-answer-lost", "K15", All, d => some(d, CHANGES, FaultAction::LoseAnswer);
     "write-done-and-timed-out", "K6, K15", All, d => some(
-        d, CHANGES, Deed::RefuseAfterwards(StatusCode::GATEWAY_TIMEOUT));
+        d, CHANGES, FaultAction::RefuseAfterwards(StatusCode::GATEWAY_TIMEOUT));
     "write-done-and-hangs", "an event lost by a write that hangs; K6", All, d => some(
-        d, CHANGES, Deed::HangAfterwards);
+        d, CHANGES, FaultAction::HangAfterwards);
     "write-done-late", "K7", All, d => {
-        let late = Deed::Late(d.between(4_000, 12_000));
+        let late = FaultAction::Late(d.between(4_000, 12_000));
         some(d, CHANGES, late)
     };
     "events-forbidden", "events refused for long", Nothing, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(EVENTS, refuse(StatusCode::FORBIDDEN))), PAST_ALL);
     "events-fail", "K5", Nothing, d => rule(d, EVENTS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "events-done-and-answer-lost", "K15", Nothing, d => some(d, EVENTS, Deed::LoseAnswer);
+    "events-done-and-answer-lost", "K15", Nothing, d => some(d, EVENTS, FaultAction::LoseAnswer);
     "events-hang", "K6", Nothing, d => for_a_while(
-        d, Whom::Keepers, What::Rule(Rule::new(EVENTS, Deed::Freeze)), PAST_ALL);
+        d, Whom::Keepers, What::Rule(Rule::new(EVENTS, FaultAction::Freeze)), PAST_ALL);
     "lease-conflicts", "K9", All, d => rule(d, LEASES, refuse(StatusCode::CONFLICT));
     "lease-hangs", "K7", Leader, d => for_a_while(
-        d, Whom::Leader, What::Rule(Rule::new(LEASES, Deed::Freeze)), (5_000, 12_000));
+        d, Whom::Leader, What::Rule(Rule::new(LEASES, FaultAction::Freeze)), (5_000, 12_000));
     "lease-renewed-and-answer-lost", "K7", All, d => for_a_while(
-        d, Whom::Leader, What::Rule(Rule::new(LEASES, Deed::LoseAnswer)), (5_000, 12_000));
+        d, Whom::Leader, What::Rule(Rule::new(LEASES, FaultAction::LoseAnswer)), (5_000, 12_000));
     "everything-throttled", "K5", All, d => rule(d, ALL_CALLS, retry_after(1));
     "everything-fails-by-turns", "K5", All, d => once(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR)).percent(40)));
@@ -353,7 +353,7 @@ kinds! {
         d, Whom::Keepers, What::Clocks([-8, -8]), (20_000, 20_000));
 
     // processes
-    "leader-killed", "K7", Leader, d => strike(d, Whom::Leader, Blow::Kill, Moment::Now);
+    "leader-killed", "K7", Leader, d => outage(d, Whom::Leader, Blow::Kill, Moment::Now);
     "leader-killed-in-a-grace", "a notice told twice; K7", Leader, d => killed_in_a_grace(d);
     "leader-killed-before-a-write", "K15", Leader, d => struck_before(d, Blow::Kill, CHANGES);
     "leader-killed-after-a-write", "K15", Leader, d => struck_after(d, Blow::Kill, CHANGES);
@@ -367,10 +367,10 @@ kinds! {
         for_a_while(d, Whom::Leader, What::Strike(Blow::Stop, moment), PAST_LEASE)
     };
     "leader-stopped-after-a-write", "K7", Leader, d => struck_after(d, Blow::Stop, CHANGES);
-    "leader-terminated", "K7, W1", Leader, d => strike(d, Whom::Leader, Blow::Terminate, Moment::Now);
+    "leader-terminated", "K7, W1", Leader, d => outage(d, Whom::Leader, Blow::Terminate, Moment::Now);
     "standby-killed", "K7", Nothing, d => for_a_while(
         d, Whom::Standby, What::Strike(Blow::Kill, Moment::Now), PAST_ALL);
-    "keepers-killed", "K15", All, d => strike(d, Whom::Keepers, Blow::Kill, Moment::Now);
+    "keepers-killed", "K15", All, d => outage(d, Whom::Keepers, Blow::Kill, Moment::Now);
     "keepers-stopped", "no notice after a freeze; K7", All, d => for_a_while(
         d, Whom::Keepers, What::Strike(Blow::Stop, Moment::Now), (6_000, 14_000));
     "leader-killed-again-and-again", "K15, K19", Leader, d => {
@@ -381,10 +381,10 @@ kinds! {
     // the webhook
     "webhook-cut-off", "W9", Nothing, d => of_webhook(d, What::Cut);
     "webhook-stranded", "W10", Nothing, d => of_webhook(d, What::Strand);
-    "webhook-watches-held-back", "W10", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Hold)));
+    "webhook-watches-held-back", "W10", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, FaultAction::Hold)));
     "webhook-answered-by-errors", "W9, E4", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR))));
-    "webhook-watches-gone", "W9", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
+    "webhook-watches-gone", "W9", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
     "webhook-forbidden", "W9", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::FORBIDDEN))));
     "webhook-killed", "W2, E5", All, d => of_webhook(d, What::Strike(Blow::Kill, Moment::Now));

@@ -218,9 +218,9 @@ impl Taker {
         });
         if is_new {
             let reason = state.record.as_ref().map(|record| (&record.reason, record.at));
-            let told = metadata.annotations.as_ref().and_then(|all| all.get(keys::EXPIRES_AT_ANNOTATION));
+            let end = metadata.annotations.as_ref().and_then(|all| all.get(keys::EXPIRES_AT_ANNOTATION));
             self.diary
-                .note(format!("seen: {name}: paused {is_paused}, {reason:?}, {requeue:?}, ends {told:?}"));
+                .note(format!("seen: {name}: paused {is_paused}, {reason:?}, {requeue:?}, ends {end:?}"));
             states.push(state);
         }
     }

@@ -130,7 +130,7 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
             |what: &What| matches!(what, What::Strike(Blow::Kill | Blow::Terminate, _) | What::Clocks(_));
         let forgets_grace = faults.iter().any(|fault| forgets(&fault.what));
         let past = Past { changed, healed, held_up_until, within, forgets_grace, clocks };
-        stage.settle(&scene, &past).await?;
+        stage.await_end(&scene, &past).await?;
         Ok::<_, anyhow::Error>(past)
     };
     let resume = async {
@@ -223,7 +223,7 @@ impl Stage {
     }
 
     /// Waits until all has happened, or until it is too late, and for a moment more.
-    async fn settle(&self, scene: &Scene, past: &Past) -> Result<()> {
+    async fn await_end(&self, scene: &Scene, past: &Past) -> Result<()> {
         scene.until(SAVED).await;
         let late = past.healed.max(scene.begun + SignedDuration::try_from(SCRIPT)?);
         let late = late + SignedDuration::try_from(RECOVERY)?;

@@ -24,8 +24,8 @@
 //! - **Announced once**: each pause, return and deletion has each of its events exactly once.
 //! - **Nothing else**: a workload without a ceiling is not written.
 
+mod event_counts;
 mod lead;
-mod told;
 
 use std::time::Duration;
 

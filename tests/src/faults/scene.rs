@@ -62,7 +62,7 @@ pub(super) struct Actor {
     /// The beginning from which the ceiling counts.
     pub clock: CeilingClock,
     /// True if its queue gives notice.
-    pub is_told: bool,
+    pub is_notified: bool,
 }
 
 /// The beginning of a pod's run for its ceiling.
@@ -105,14 +105,14 @@ impl Scene {
         let change_after = fault_at + draw.between(700, 1_500);
         let saved = i64::try_from(change_after.as_secs())? + AFTER_CHANGE;
         let actor =
-            |name, kind, fate, ceiling, clock| Actor { name, kind, fate, ceiling, clock, is_told: false };
+            |name, kind, fate, ceiling, clock| Actor { name, kind, fate, ceiling, clock, is_notified: false };
         let (created, scheduled) = (CeilingClock::Created, CeilingClock::Scheduled);
         let actors = vec![
             actor("plain", "Deployment", Fate::Paused(2), ceiling, created),
             actor("batch", "Job", Fate::Paused(1), ceiling, created),
-            Actor { is_told: true, ..actor("told", "Deployment", Fate::Paused(1), ceiling + 3, created) },
+            Actor { is_notified: true, ..actor("told", "Deployment", Fate::Paused(1), ceiling + 3, created) },
             Actor {
-                is_told: true,
+                is_notified: true,
                 ..actor("shortened", "Deployment", Fate::Paused(1), GRACE_ON_CHANGE, CeilingClock::Changed)
             },
             actor("alone", "Pod", Fate::Deleted, ceiling, created),
@@ -140,7 +140,7 @@ impl Scene {
         {
             let is_shortened = actor.clock == CeilingClock::Changed;
             let mut queue = self.queue(actor.name, if is_shortened { 3_600 } else { actor.ceiling });
-            if actor.is_told {
+            if actor.is_notified {
                 queue["spec"]["expiryNotice"] = json!(format!("{NOTICE}s"));
             }
             self.namespace.create(&queue).await;

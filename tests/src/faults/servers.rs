@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Deals a blow, and begins an absence.
-    pub async fn strike(&self, blow: Blow) -> Result<()> {
+    pub async fn inject(&self, blow: Blow) -> Result<()> {
         self.diary.note(format!("{}: {blow:?}", self.name));
         self.absences().begin(Timestamp::now());
         match blow {

@@ -44,8 +44,8 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Active, Call, Deed, Gate, Network, Rule,
-    events::{Answer, Deeds, carry},
+    Active, Call, FaultAction, Gate, Network, Rule,
+    events::{Answer, StreamFaults, carry},
 };
 use crate::faults::Diary;
 
@@ -305,7 +305,7 @@ impl Connection {
         let active = self.shared.active(&forwarded.call);
         if let Some(active) = &active {
             let shared = &self.shared;
-            shared.diary.note(format!("{}: {}: {:?}", shared.name, forwarded.call, active.deed()));
+            shared.diary.note(format!("{}: {}: {:?}", shared.name, forwarded.call, active.action()));
         }
         self.gate.open().await;
         let mut answer = self.obey(active, forwarded).await?;
@@ -321,38 +321,38 @@ impl Connection {
         forwarded: Forwarded,
     ) -> Result<Response<Answer>, Severed> {
         let Some(active) = active else { return forwarded.send(&self.gate).await };
-        match active.deed() {
-            Deed::Refuse(code, retry_after) => Ok(refusal(*code, *retry_after)),
-            Deed::Sever => Err(Severed),
-            Deed::Freeze => {
+        match active.action() {
+            FaultAction::Refuse(code, retry_after) => Ok(refusal(*code, *retry_after)),
+            FaultAction::Sever => Err(Severed),
+            FaultAction::Freeze => {
                 active.lifted().await;
                 Err(Severed)
             }
-            Deed::LoseAnswer => {
+            FaultAction::LoseAnswer => {
                 forwarded.send(&self.gate).await?;
                 Err(Severed)
             }
-            Deed::HangAfterwards => {
+            FaultAction::HangAfterwards => {
                 let _answer = forwarded.send(&self.gate).await?;
                 active.lifted().await;
                 Err(Severed)
             }
-            Deed::RefuseAfterwards(code) => {
+            FaultAction::RefuseAfterwards(code) => {
                 forwarded.send(&self.gate).await?;
                 Ok(refusal(*code, None))
             }
-            Deed::Late(delay) => forwarded.send_after(*delay, &self.gate).await,
-            Deed::Slow(delay) => {
+            FaultAction::Late(delay) => forwarded.send_after(*delay, &self.gate).await,
+            FaultAction::Slow(delay) => {
                 let answer = forwarded.send(&self.gate).await;
                 sleep(*delay).await;
                 answer
             }
-            Deed::HaltBefore(halted) => {
+            FaultAction::HaltBefore(halted) => {
                 halted.notify_one();
                 active.lifted().await;
                 forwarded.send(&self.gate).await
             }
-            Deed::Detain(halted) => {
+            FaultAction::Detain(halted) => {
                 halted.notify_one();
                 let (rule, gate) = (Arc::clone(&active), self.gate.clone());
                 let sending = async move {
@@ -361,7 +361,7 @@ impl Connection {
                 };
                 tokio::spawn(sending).await.map_err(|_| Severed)?
             }
-            Deed::HaltAfter(halted) => {
+            FaultAction::HaltAfter(halted) => {
                 let answer = forwarded.send(&self.gate).await;
                 halted.notify_one();
                 active.lifted().await;
@@ -457,7 +457,7 @@ impl Forwarded {
         if call.verb == "watch" && parts.status.is_success() {
             let changes = shared.rule_changes.subscribe();
             let present = present(shared);
-            let body = carry(call, body.into_data_stream(), Deeds { present, changes, gate });
+            let body = carry(call, body.into_data_stream(), StreamFaults { present, changes, gate });
             return Ok(Response::from_parts(parts, body));
         }
         let body = body.collect_bytes().await.map_err(|_| Severed)?;
@@ -467,7 +467,7 @@ impl Forwarded {
 
 /// Returns a function for the present deed to the stream of a watch. Each rule counts a stream
 /// once. A deed to a stream stays in force until its rule is lifted.
-fn present(shared: Arc<Shared>) -> impl Fn(&Call) -> Option<Deed> + Send + Sync + 'static {
+fn present(shared: Arc<Shared>) -> impl Fn(&Call) -> Option<FaultAction> + Send + Sync + 'static {
     let decided: Mutex<Vec<(Arc<Active>, bool)>> = Mutex::default();
     move |call| {
         let mut decided = lock(&decided);
@@ -480,12 +480,12 @@ fn present(shared: Arc<Shared>) -> impl Fn(&Call) -> Option<Deed> + Send + Sync 
             let takes = known.unwrap_or_else(|| {
                 let takes = active.counts();
                 if takes {
-                    shared.diary.note(format!("{}: {call}: {:?}", shared.name, active.deed()));
+                    shared.diary.note(format!("{}: {call}: {:?}", shared.name, active.action()));
                 }
                 decided.push((Arc::clone(&active), takes));
                 takes
             });
-            takes.then(|| active.deed().clone())
+            takes.then(|| active.action().clone())
         })
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use super::{Call, Deed, Gate, api::Severed};
+use super::{Call, FaultAction, Gate, api::Severed};
 
 /// The body of an answer.
 pub(super) type Answer = UnsyncBoxBody<Bytes, Severed>;
@@ -24,7 +24,7 @@ type Piece = Result<Frame<Bytes>, Severed>;
 const IN_FLIGHT: usize = 64;
 
 /// The source of deeds to a stream, and of news of changed rules.
-pub(super) struct Deeds<F> {
+pub(super) struct StreamFaults<F> {
     /// Returns the present deed to the stream of a call. None: events pass.
     pub present: F,
     /// Changes whenever the rules change.
@@ -35,18 +35,18 @@ pub(super) struct Deeds<F> {
 
 /// Carries the events of a watch in the background, and returns the body that the client reads. The
 /// end of the body is the end of the watch.
-pub(super) fn carry<S, E, F>(call: Call, events: S, deeds: Deeds<F>) -> Answer
+pub(super) fn carry<S, E, F>(call: Call, events: S, faults: StreamFaults<F>) -> Answer
 where
     S: Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
     E: Send + 'static,
-    F: Fn(&Call) -> Option<Deed> + Send + Sync + 'static,
+    F: Fn(&Call) -> Option<FaultAction> + Send + Sync + 'static,
 {
     let (sink, pieces) = mpsc::channel(IN_FLIGHT);
     tokio::spawn(async move {
         let client_left = sink.clone();
         let mut pump = Pump { lines: Lines::default(), events, sink };
         select! {
-            () = pump.run(&call, deeds) => {}
+            () = pump.run(&call, faults) => {}
             () = client_left.closed() => {}
         }
     });
@@ -66,8 +66,8 @@ where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
     /// Carries events until the watch ends. Events that were held back pass when the deed ends.
-    async fn run<F: Fn(&Call) -> Option<Deed>>(&mut self, call: &Call, deeds: Deeds<F>) {
-        let Deeds { present, mut changes, mut gate } = deeds;
+    async fn run<F: Fn(&Call) -> Option<FaultAction>>(&mut self, call: &Call, faults: StreamFaults<F>) {
+        let StreamFaults { present, mut changes, mut gate } = faults;
         let (mut swallows, mut has_ended) = (false, false);
         loop {
             changes.mark_unchanged();
@@ -83,20 +83,20 @@ where
                     }
                     swallows = false;
                 }
-                Some(Deed::HalfOpen) => return std::future::pending().await,
-                Some(Deed::Gone) => {
+                Some(FaultAction::HalfOpen) => return std::future::pending().await,
+                Some(FaultAction::Gone) => {
                     let _ = self.send(gone()).await;
                     return;
                 }
-                Some(Deed::CutWatchInEvent) if self.lines.is_empty() => {}
-                Some(Deed::CutWatchInEvent) => {
+                Some(FaultAction::CutWatchInEvent) if self.lines.is_empty() => {}
+                Some(FaultAction::CutWatchInEvent) => {
                     let mut all = self.lines.take_all();
                     all.truncate(all.len() / 2);
                     let _ = self.send(all).await;
                     return self.sever().await;
                 }
-                Some(Deed::CutWatch) => return self.sever().await,
-                Some(deed) => swallows |= matches!(deed, Deed::Swallow),
+                Some(FaultAction::CutWatch) => return self.sever().await,
+                Some(action) => swallows |= matches!(action, FaultAction::Swallow),
             }
             select! {
                 piece = self.events.next(), if !has_ended => match piece {

@@ -35,7 +35,7 @@ impl Match {
 
 /// A deed of a network or an API server to a request, or to the stream of a watch.
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum FaultAction {
     /// Answers with an error in place of the API server, which doesn't get the request. The number
     /// is `Retry-After` in seconds.
     Refuse(StatusCode, Option<u32>),
@@ -74,7 +74,7 @@ pub enum Deed {
     CutWatchInEvent,
 }
 
-impl Deed {
+impl FaultAction {
     /// True for a deed to the stream of a watch.
     const fn is_to_stream(&self) -> bool {
         matches!(
@@ -92,13 +92,13 @@ pub struct Rule {
     skip: u64,
     times: u64,
     percent: u64,
-    deed: Deed,
+    action: FaultAction,
 }
 
 impl Rule {
     /// Returns a rule for a deed to all of these requests.
-    pub const fn new(on: Match, deed: Deed) -> Self {
-        Self { on, skip: 0, times: u64::MAX, percent: 100, deed }
+    pub const fn new(on: Match, action: FaultAction) -> Self {
+        Self { on, skip: 0, times: u64::MAX, percent: 100, action }
     }
 
     /// Returns the same rule, without the first `skip` requests.
@@ -136,8 +136,8 @@ impl Active {
         Self { rule, seen: AtomicU64::new(0), lifted: CancellationToken::new() }
     }
 
-    pub(super) const fn deed(&self) -> &Deed {
-        &self.rule.deed
+    pub(super) const fn action(&self) -> &FaultAction {
+        &self.rule.action
     }
 
     pub(super) fn lift(&self) {
@@ -150,12 +150,12 @@ impl Active {
 
     /// True if the deed is to be done to a request. Counts the request if the rule covers it.
     pub(super) fn takes(&self, call: &Call) -> bool {
-        !self.rule.deed.is_to_stream() && self.rule.on.covers(call) && self.counts()
+        !self.rule.action.is_to_stream() && self.rule.on.covers(call) && self.counts()
     }
 
     /// True if the deed may be done to the stream of a watch. Counts nothing.
     pub(super) fn takes_stream(&self, call: &Call) -> bool {
-        self.rule.deed.is_to_stream() && self.rule.on.covers(call)
+        self.rule.action.is_to_stream() && self.rule.on.covers(call)
     }
 
     /// Counts a request or a stream. True if the deed is to be done to it.
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_for_the_verbs_and_resources_that_it_names_or_for_all() {
-        let takes = |on, call: &Call| Active::new(Rule::new(on, Deed::Sever)).takes(call);
+        let takes = |on, call: &Call| Active::new(Rule::new(on, FaultAction::Sever)).takes(call);
         assert!(takes(PATCHES, &call("patch", "jobs")) && takes(Match::default(), &call("get", "")));
         assert!(!takes(PATCHES, &call("get", "jobs")) && !takes(PATCHES, &call("patch", "pods")));
     }
@@ -186,13 +186,13 @@ mod tests {
     #[test]
     fn a_rule_about_deletions_leaves_out_the_dry_runs_before_them() {
         let deletions = Match { verbs: &["delete"], resources: &["pods"] };
-        let active = Active::new(Rule::new(deletions, Deed::Sever).times(1));
+        let active = Active::new(Rule::new(deletions, FaultAction::Sever).times(1));
         let taken = ["", "?dryRun=All", ""].map(|query| {
             let uri = format!("/api/v1/namespaces/a/pods/x{query}").parse().unwrap();
             active.takes(&Call::of(&http::Method::DELETE, &uri))
         });
         assert_eq!(taken, [true, false, false]);
-        let active = Active::new(Rule::new(deletions, Deed::Sever).after(1));
+        let active = Active::new(Rule::new(deletions, FaultAction::Sever).after(1));
         let taken = ["?dryRun=All", "", "?dryRun=All", ""].map(|query| {
             let uri = format!("/api/v1/namespaces/a/pods/x{query}").parse().unwrap();
             active.takes(&Call::of(&http::Method::DELETE, &uri))
@@ -202,14 +202,14 @@ mod tests {
 
     #[test]
     fn a_rule_skips_the_first_and_ends_after_a_number() {
-        let active = Active::new(Rule::new(PATCHES, Deed::Sever).after(1).times(2));
+        let active = Active::new(Rule::new(PATCHES, FaultAction::Sever).after(1).times(2));
         let taken: Vec<bool> = (0..5).map(|_| active.takes(&call("patch", "jobs"))).collect();
         assert_eq!(taken, [false, true, true, false, false]);
     }
 
     #[test]
     fn a_deed_to_a_stream_is_none_to_the_request() {
-        let active = Active::new(Rule::new(Match::default(), Deed::Hold));
+        let active = Active::new(Rule::new(Match::default(), FaultAction::Hold));
         assert!(!active.takes(&call("watch", "pods")) && active.takes_stream(&call("watch", "pods")));
     }
 }

@@ -46,7 +46,7 @@ async fn rotate(world: &World, plan: &Plan, mut replicas: Vec<Process>) -> Seen 
     let mut restarts = 0;
     let restart = plan.restarts.unwrap_or(Duration::from_hours(24));
     let mut next_restart = tokio::time::interval_at(tokio::time::Instant::now() + restart, restart);
-    let mut looks = interval(Duration::from_millis(250));
+    let mut ticks = interval(Duration::from_millis(250));
     let handshakes = Handshakes::start(world);
     let secrets = Api::<Secret>::namespaced(world.cluster.client().unwrap(), RELEASE_NAMESPACE);
     let all = async {
@@ -55,7 +55,7 @@ async fn rotate(world: &World, plan: &Plan, mut replicas: Vec<Process>) -> Seen 
             || handshakes.served() <= plan.leaves
         {
             select! {
-                _ = looks.tick() => {
+                _ = ticks.tick() => {
                     // the load can make a read fail: the next tick reads again, and only the writes count
                     let Ok(secret) = secrets.get(SECRET).await else { continue };
                     let mut files = secret.data.unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tenure_policy::owners::{OwnerTable, PausableKinds};
+use tenure_policy::owner_table::{OwnerTable, PausableKinds};
 
 use crate::{
     NOWHERE, arguments, assert_accepted, find, helm,
@@ -132,8 +132,8 @@ async fn answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_
         assert_eq!(owners.pointer(annotations), admission.pointer(annotations), "{mode}");
         let arguments = arguments(find(&objects, "Deployment", &format!("{name}-tenure-webhook")));
         let of_owners = format!(",{name}-tenure-webhook-owners");
-        let is_told = |flag: &String| flag.starts_with("--validating-") && flag.ends_with(&of_owners);
-        assert_eq!(arguments.iter().any(is_told), mode == "selfManaged", "{arguments:?}");
+        let is_set = |flag: &String| flag.starts_with("--validating-") && flag.ends_with(&of_owners);
+        assert_eq!(arguments.iter().any(is_set), mode == "selfManaged", "{arguments:?}");
         count += objects.len();
         documents.push(rendered);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::{Value, json};
-use tenure_policy::owners::{KINDS, PausableKinds};
+use tenure_policy::owner_table::{KINDS, PausableKinds};
 use tenure_testbed::{Cluster, eventually};
 
 use crate::{DEADLINE, NAMESPACE, find, installed, keeper::rollout, render};

@@ -130,8 +130,8 @@ async fn preset_takes_the_place_of_the_duration_keeper() {
         let events = run(cluster, "kubectl get event | grep deployment/test").await;
         // the longest reason of all events decides how wide the column is
         let mut rows = events.lines().map(|row| row.split_whitespace().skip(1).take(3));
-        let is_told = rows.any(|row| row.eq(["Warning", "MaxDurationExceeded", "deployment/test"]));
-        ensure!(is_told, "{}{}", events, keeper.failure("hasn't told"));
+        let is_recorded = rows.any(|row| row.eq(["Warning", "MaxDurationExceeded", "deployment/test"]));
+        ensure!(is_recorded, "{}{}", events, keeper.failure("hasn't told"));
         Ok(Some(()))
     })
     .await

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::owner_table::OwnerTable;
 
 use crate::{
     assert_accepted, find, helm, kinds, name_of, parse, render,

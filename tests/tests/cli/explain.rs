@@ -142,9 +142,9 @@ async fn without_the_right_to_see_queues_there_is_no_verdict_rather_than_a_wrong
         (["explain", "pod", "ours"].as_slice(), "podgroups"),
         (&["explain", "preemption", "--preemptor=ours", "--victim=theirs"], "queues"),
     ] {
-        let told = Said::of(tenure(&world.cluster, &kubeconfig, arguments).await).await.bad();
-        assert!(told.contains(&format!("can't list {missing}.scheduling.run.ai")), "{told}");
-        assert!(told.contains("(Forbidden)"), "{told}");
+        let output = Said::of(tenure(&world.cluster, &kubeconfig, arguments).await).await.bad();
+        assert!(output.contains(&format!("can't list {missing}.scheduling.run.ai")), "{output}");
+        assert!(output.contains("(Forbidden)"), "{output}");
     }
 }
 

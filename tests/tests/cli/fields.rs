@@ -58,9 +58,9 @@ impl Scene {
         let has = |fields: &Value| fields.pointer("/f:spec/f:replicas").is_some();
         let entries =
             entries.into_iter().filter(|entry| entry.fields_v1.as_ref().is_some_and(|of| has(&of.0)));
-        let told = entries
+        let lines = entries
             .map(|of| format!("{} {}", of.manager.unwrap_or_default(), of.operation.unwrap_or_default()));
-        told.collect()
+        lines.collect()
     }
 
     async fn await_managers(&self, expected: &[&str]) {
@@ -82,8 +82,8 @@ impl Scene {
     }
 
     async fn tenure(&self, verb: &str) {
-        let told = in_namespace(world().await, self.namespace.name(), &[verb, "deploy/web"]).await;
-        assert_eq!(told.stdout, format!("deployment.apps/web {verb}d (spec.replicas: 2)\n"), "{told:?}");
+        let output = in_namespace(world().await, self.namespace.name(), &[verb, "deploy/web"]).await;
+        assert_eq!(output.stdout, format!("deployment.apps/web {verb}d (spec.replicas: 2)\n"), "{output:?}");
     }
 
     /// Patches the Deployment as a client of this name.
@@ -203,8 +203,8 @@ async fn a_start_by_another_writer_is_no_resumption_and_keeps_the_field() {
     let _no_pods = without_new_pods(&scene.namespace).await;
     let scale = ["scale", "deploy/web", "--replicas=3", "-n", scene.namespace.name()];
     world().await.cluster.kubectl(&scale).await.unwrap().success().unwrap();
-    let told = in_namespace(world().await, scene.namespace.name(), &["resume", "deploy/web"]).await;
-    assert!(told.stdout.contains("which was set after the pause"), "{told:?}");
+    let output = in_namespace(world().await, scene.namespace.name(), &["resume", "deploy/web"]).await;
+    assert!(output.stdout.contains("which was set after the pause"), "{output:?}");
     assert_eq!(scene.managers().await, ["kubectl Update"]);
     assert_eq!(scene.deployment().await.metadata.annotations.unwrap_or_default().get(HAND_BACK), None);
 }

@@ -395,12 +395,12 @@ async fn a_pause_is_taken_back_even_if_the_field_held_nothing() {
     let job = paused(&namespace, &job, "spec.suspend", &json!(true), &Value::Null).await;
     let scaled =
         paused(&namespace, &deployment(&namespace, "a"), "spec.replicas", &json!(0), &json!(3)).await;
-    let told = in_namespace(world, name, &["resume", "jobs.batch/test", "Deployment/a"]).await;
+    let answer = in_namespace(world, name, &["resume", "jobs.batch/test", "Deployment/a"]).await;
     assert_eq!(
-        told.stdout,
+        answer.stdout,
         "job.batch/test resumed (spec.suspend: false)\ndeployment.apps/a resumed (spec.replicas: 3)\n"
     );
-    assert_eq!(told.code, Some(0), "{told:?}");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(namespace.field(&scaled, "spec.replicas").await, 3);
     assert_eq!(namespace.field(&job, "spec.suspend").await, false);
     for object in [&job, &scaled] {
@@ -414,9 +414,9 @@ async fn a_dry_run_changes_nothing() {
     let namespace = Namespace::new(world).await;
     let scaled =
         paused(&namespace, &deployment(&namespace, "a"), "spec.replicas", &json!(0), &json!(3)).await;
-    let told =
+    let output =
         in_namespace(world, namespace.name(), &["resume", "deployment", "a", "--dry-run"]).await.good();
-    assert_eq!(told, "deployment.apps/a resumed (spec.replicas: 3) (server dry run)\n");
+    assert_eq!(output, "deployment.apps/a resumed (spec.replicas: 3) (server dry run)\n");
     assert_eq!(namespace.field(&scaled, "spec.replicas").await, 0);
     assert!(record_of(&namespace, &scaled).await.is_some());
 }
@@ -429,9 +429,9 @@ async fn a_value_that_was_set_since_the_pause_stays() {
         paused(&namespace, &deployment(&namespace, "a"), "spec.replicas", &json!(0), &json!(3)).await;
     let _no_pods = without_new_pods(&namespace).await;
     namespace.patch(&scaled, &json!({"spec": {"replicas": 5}})).await;
-    let told = in_namespace(world, namespace.name(), &["resume", "deployment", "a"]).await.good();
+    let output = in_namespace(world, namespace.name(), &["resume", "deployment", "a"]).await.good();
     assert_eq!(
-        told,
+        output,
         "deployment.apps/a resumed (spec.replicas: 5, which was set after the pause; only the record of the pause was removed)\n"
     );
     assert_eq!(namespace.field(&scaled, "spec.replicas").await, 5);
@@ -453,19 +453,19 @@ async fn what_cannot_be_resumed_is_told_and_the_others_go_on() {
     let good =
         paused(&namespace, &deployment(&namespace, "good"), "spec.replicas", &json!(0), &json!(1)).await;
     let objects = ["deploy/stopped", "deploy/unreadable", "deploy/gone", "nonsense/a", "deploy/good"];
-    let told = in_namespace(world, name, &[&["resume"], &objects[..]].concat()).await;
-    assert_eq!(told.stdout, "deployment.apps/good resumed (spec.replicas: 1)\n");
-    assert_eq!(told.code, Some(1));
+    let output = in_namespace(world, name, &[&["resume"], &objects[..]].concat()).await;
+    assert_eq!(output.stdout, "deployment.apps/good resumed (spec.replicas: 1)\n");
+    assert_eq!(output.code, Some(1));
     for expected in [
         "error: deployment.apps/stopped was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0: set by another user or controller\n",
         "error: deployment.apps/unreadable: annotation tenure.dev/paused can't be read: soon\n",
         "Error from server (NotFound): deployments.apps \"gone\" not found\n",
         "error: the server doesn't have a resource type \"nonsense\"\n",
     ] {
-        assert!(told.stderr.contains(expected), "{expected} should be in {}", told.stderr);
+        assert!(output.stderr.contains(expected), "{expected} should be in {}", output.stderr);
     }
     assert_eq!(record_of(&namespace, &good).await, None);
-    let command = told.stderr.split("To resume by hand: ").nth(1).unwrap().lines().next().unwrap();
+    let command = output.stderr.split("To resume by hand: ").nth(1).unwrap().lines().next().unwrap();
     let arguments: Vec<&str> =
         command.split_whitespace().skip(1).map(|word| word.trim_matches('\'')).collect();
     world.cluster.kubectl(&arguments).await.unwrap().success().unwrap();
@@ -487,12 +487,15 @@ async fn custom_kinds_are_listed_and_resumed_too_and_never_mistaken() {
     // what the API server says of all groups together lags behind what it serves
     let both = "may be any of mpijobs.batch.tensorstack.dev, mpijobs.kubeflow.org: say which";
     let ambiguous = async || {
-        let told = in_namespace(world, name, &["resume", "mpijob/test", "--dry-run"]).await;
-        Ok(told.stderr.contains(both).then_some(()))
+        let output = in_namespace(world, name, &["resume", "mpijob/test", "--dry-run"]).await;
+        Ok(output.stderr.contains(both).then_some(()))
     };
     eventually("both kinds to be known", DEADLINE, ambiguous).await.unwrap();
-    let told = in_namespace(world, name, &["resume", "mpijob.kubeflow.org/test"]).await;
-    assert_eq!(told.stdout, "mpijob.kubeflow.org/test resumed (spec.runPolicy.suspend: false)\n", "{told:?}");
+    let output = in_namespace(world, name, &["resume", "mpijob.kubeflow.org/test"]).await;
+    assert_eq!(
+        output.stdout, "mpijob.kubeflow.org/test resumed (spec.runPolicy.suspend: false)\n",
+        "{output:?}"
+    );
     assert_eq!(namespace.field(&job, "spec.runPolicy.suspend").await, false);
     assert!(listed(world, name).await.is_empty());
 }
@@ -526,9 +529,9 @@ async fn who_may_not_see_everything_sees_the_rest_and_is_told() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let rows: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((rows.len(), &rows[0]["workload"]), (1, &json!("deployment/test")));
-    let (told, kinds) = (said.stderr.lines().count(), "queues.scheduler.tensorstack.dev");
+    let (lines, kinds) = (said.stderr.lines().count(), "queues.scheduler.tensorstack.dev");
     assert!(said.stderr.starts_with("Warning: you may not list ") && said.stderr.contains(kinds), "{said:?}");
-    assert_eq!(told, 1, "{said:?}");
+    assert_eq!(lines, 1, "{said:?}");
     let everywhere = Said::of(tenure(&world.cluster, &kubeconfig, &["list", "-A"]).await).await;
     assert_eq!(everywhere.code, Some(1));
     assert!(everywhere.stderr.contains("Error from server (Forbidden): pods is forbidden"), "{everywhere:?}");
@@ -582,15 +585,15 @@ async fn who_may_not_resume_is_told_which_right_is_missing() {
     let kubeconfig = user(world, name, "get,list", "deployments.apps").await;
     // a flag of the plugin's own
     let flags = ["resume", "deploy/a", "-n", name, "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let told = run(world, &flags).await.bad();
+    let output = run(world, &flags).await.bad();
     assert!(
-        told.starts_with("Error from server (Forbidden): deployments.apps \"a\" is forbidden: "),
-        "{told}"
+        output.starts_with("Error from server (Forbidden): deployments.apps \"a\" is forbidden: "),
+        "{output}"
     );
-    assert!(told.contains("cannot patch resource"), "{told}");
+    assert!(output.contains("cannot patch resource"), "{output}");
     let hint =
         format!("To resume takes the rights to get and to patch deployments.apps in namespace {name}\n");
-    assert!(told.ends_with(&hint), "{told}");
+    assert!(output.ends_with(&hint), "{output}");
 }
 
 #[tokio::test]

@@ -49,18 +49,18 @@ async fn a_workload_that_waits_is_shown_and_brought_back_and_its_count_stays() {
     assert_eq!(waits.as_secs(), SignedDuration::from_mins(10).as_secs());
     assert_eq!(names(&shown(world, "cli-backoff").await["comingBack"]), ["job/stuck"]);
 
-    let told = in_namespace(world, name, &["activate", "job/stuck"]).await.bad();
+    let answer = in_namespace(world, name, &["activate", "job/stuck"]).await.bad();
     let hint = format!("To bring it back at once: kubectl tenure requeue job.batch/stuck -n {name}\n");
     assert!(
-        told.contains("is not deactivated: it comes back by itself at ") && told.ends_with(&hint),
-        "{told}"
+        answer.contains("is not deactivated: it comes back by itself at ") && answer.ends_with(&hint),
+        "{answer}"
     );
     let dry = in_namespace(world, name, &["requeue", "job/stuck", "--dry-run"]).await.good();
     assert_eq!(dry, "job.batch/stuck requeued (spec.suspend: false) (server dry run)\n");
     assert_eq!(namespace.field(&job, "spec.suspend").await, true);
-    let told = in_namespace(world, name, &["requeue", "job/stuck"]).await;
-    assert_eq!(told.stdout, "job.batch/stuck requeued (spec.suspend: false)\n");
-    assert!(told.stderr.ends_with("It keeps its count of returns, 1.\n"), "{told:?}");
+    let output = in_namespace(world, name, &["requeue", "job/stuck"]).await;
+    assert_eq!(output.stdout, "job.batch/stuck requeued (spec.suspend: false)\n");
+    assert!(output.stderr.ends_with("It keeps its count of returns, 1.\n"), "{output:?}");
     let again = async || {
         Ok(Some(await_state(world, name, "Requeueing").await).filter(|row| row["requeueCount"] == 2))
     };
@@ -77,14 +77,14 @@ async fn a_workload_that_was_given_up_is_activated_and_its_count_begins_again() 
     let row = await_state(world, name, "Inactive").await;
     assert_eq!((&row["reason"], row.get("requeueAt")), (&json!("WorkloadInactive"), None));
     assert_eq!(names(&shown(world, "cli-limit").await["deactivated"]), ["job/stuck"]);
-    let told = in_namespace(world, name, &["requeue", "job/stuck"]).await.bad();
+    let output = in_namespace(world, name, &["requeue", "job/stuck"]).await.bad();
     assert!(
-        told.contains("it is deactivated. To let it go on: kubectl tenure activate job.batch/stuck"),
-        "{told}"
+        output.contains("it is deactivated. To let it go on: kubectl tenure activate job.batch/stuck"),
+        "{output}"
     );
     queue_with_backoff(world, "cli-limit", 600, 1).await;
-    let told = in_namespace(world, name, &["activate", "job/stuck"]).await;
-    assert_eq!(told.stdout, "job.batch/stuck activated (spec.suspend: false)\n", "{told:?}");
+    let output = in_namespace(world, name, &["activate", "job/stuck"]).await;
+    assert_eq!(output.stdout, "job.batch/stuck activated (spec.suspend: false)\n", "{output:?}");
     assert_eq!(annotation(&namespace, &job, "tenure.dev/active").await, None);
     let row = await_state(world, name, "Requeueing").await;
     assert_eq!(row["requeueCount"], 1, "{row}");
@@ -105,17 +105,17 @@ async fn a_person_stops_a_workload_and_only_a_person_brings_it_back() {
     let dry = in_namespace(world, name, &["deactivate", "deploy/test", "--dry-run"]).await.good();
     assert_eq!(dry, "deployment.apps/test deactivated (spec.replicas: 0) (server dry run)\n");
     assert_eq!(namespace.field(&deployment, "spec.replicas").await, 2);
-    let told = in_namespace(world, name, &["deactivate", "deploy/test"]).await;
-    assert_eq!(told.stdout, "deployment.apps/test deactivated (spec.replicas: 0)\n");
+    let output = in_namespace(world, name, &["deactivate", "deploy/test"]).await;
+    assert_eq!(output.stdout, "deployment.apps/test deactivated (spec.replicas: 0)\n");
     let hint = format!("kubectl tenure activate deployment.apps/test -n {name}\n");
-    assert!(told.stderr.ends_with(&hint), "{told:?}");
+    assert!(output.stderr.ends_with(&hint), "{output:?}");
     let row = await_state(world, name, "Inactive").await;
     assert_eq!((&row["queue"], &row["reason"]), (&json!("cli-stop"), &json!("Deactivated")));
     let again = in_namespace(world, name, &["deactivate", "deploy/test"]).await.bad();
     assert!(again.contains("is deactivated already"), "{again}");
 
-    let told = in_namespace(world, name, &["activate", "deploy/test"]).await;
-    assert_eq!(told.stdout, "deployment.apps/test activated (spec.replicas: 2)\n", "{told:?}");
+    let output = in_namespace(world, name, &["activate", "deploy/test"]).await;
+    assert_eq!(output.stdout, "deployment.apps/test activated (spec.replicas: 2)\n", "{output:?}");
     assert_eq!(record_of(&namespace, &deployment).await, None);
     assert_eq!(annotation(&namespace, &deployment, "tenure.dev/active").await, None);
     await_state(world, name, "Running").await;
@@ -131,9 +131,9 @@ async fn who_waits_and_is_deactivated_does_not_come_back_until_it_is_activated()
     queue_with_backoff(world, "cli-wait", 600, 10).await;
     let job = stuck(&namespace, "stuck", "cli-wait").await;
     await_state(world, name, "Requeueing").await;
-    let told = in_namespace(world, name, &["deactivate", "job/stuck"]).await;
+    let output = in_namespace(world, name, &["deactivate", "job/stuck"]).await;
     assert_eq!(
-        told.stdout,
+        output.stdout,
         "job.batch/stuck deactivated (it was paused already, because of PodsReadyTimeout)\n"
     );
     let row = await_state(world, name, "Inactive").await;

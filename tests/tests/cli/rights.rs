@@ -108,10 +108,10 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
             assert_eq!(said.code, Some(0), "{command}: {said:?}");
             continue;
         }
-        let told = said.bad();
-        let last = told.lines().last().unwrap_or_default();
+        let output = said.bad();
+        let last = output.lines().last().unwrap_or_default();
         let is_error = last.starts_with("error: ") || last.starts_with("Error from server (Forbidden): ");
-        assert!(is_error && last.contains(lacks), "{command}: {told}");
+        assert!(is_error && last.contains(lacks), "{command}: {output}");
     }
     let explain = ["explain", "pod", &pods, "-n", name];
     let explained = Said::of(tenure(&world.cluster, &user, &explain).await).await.stdout;

@@ -79,8 +79,8 @@ async fn users_with_view_or_edit_in_a_namespace_see_their_workloads_and_queues_o
             );
         }
         let preemption = ["explain", "preemption", "--preemptor", &pod, "--victim", &pod];
-        let told = Said::of(tenure(&world.cluster, user, &preemption).await).await.bad();
-        assert_eq!(told.lines().count(), 1, "no verdict rather than a wrong one: {told}");
+        let output = Said::of(tenure(&world.cluster, user, &preemption).await).await.bad();
+        assert_eq!(output.lines().count(), 1, "no verdict rather than a wrong one: {output}");
     }
 
     world.apply(&runai_queue("cli-users-short", "", "1s")).await;

@@ -26,8 +26,8 @@ async fn a_run_is_extended_up_to_a_total_at_once_and_up_to_another_by_approval()
     namespace.apply(&of).await;
     let job = namespace.create(&job(&namespace, "train", "extended")).await;
     namespace.await_running(1).await;
-    let told = async || Ok(announced(&namespace, &job).await);
-    let end = eventually("the end of the run to be announced", DEADLINE, told).await.unwrap();
+    let shown = async || Ok(announced(&namespace, &job).await);
+    let end = eventually("the end of the run to be announced", DEADLINE, shown).await.unwrap();
 
     let (asked, first) = (Timestamp::now(), extension(&job, "first", "1h"));
     let first = namespace.create(&first).await;
@@ -62,12 +62,12 @@ async fn a_run_is_extended_up_to_a_total_at_once_and_up_to_another_by_approval()
     await_state(&namespace, &fourth, "Pending").await;
     let denied = namespace.try_patch_subresource(&fourth, "status", &decision(ADMIN, "Denied", "0s")).await;
     denied.unwrap();
-    let told = namespace.await_events_of("ExtensionDenied", 2).await;
+    let events = namespace.await_events_of("ExtensionDenied", 2).await;
     let expected = [
         "Job/train: Extension fourth: 1h more was denied by admin: as discussed".to_owned(),
         format!("Job/train: Extension third: 3h more was denied by tenure-keeper: {why}"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 
     let fifth = namespace.create(&extension(&job, "fifth", "30m")).await;
     await_state(&namespace, &fifth, "Pending").await;

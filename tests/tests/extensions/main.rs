@@ -78,8 +78,8 @@ async fn announced(namespace: &Namespace, owner: &DynamicObject) -> Option<Times
 /// Waits until the notice says this end.
 async fn await_end(namespace: &Namespace, owner: &DynamicObject, end: Timestamp) {
     let what = format!("the end of {} to be {end}", owner.name_any());
-    let told = async || Ok((announced(namespace, owner).await == Some(end)).then_some(()));
-    eventually(&what, DEADLINE, told).await.unwrap();
+    let shown = async || Ok((announced(namespace, owner).await == Some(end)).then_some(()));
+    eventually(&what, DEADLINE, shown).await.unwrap();
 }
 
 const fn seconds(seconds: i64) -> SignedDuration {

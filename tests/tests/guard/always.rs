@@ -162,11 +162,11 @@ async fn node_that_is_tainted_with_no_execute_loses_its_pods() {
 #[tokio::test]
 async fn a_node_that_is_deleted_takes_its_pods_along() {
     // 40 s until the controller believes that the node is gone, and 20 s between two looks
-    let after_two_looks = Duration::from_mins(2);
+    let two_checks = Duration::from_mins(2);
     in_both(async |arena| {
         let pod = held(arena, json!({})).await;
         arena.world.cluster.kubectl(&["delete", "node", arena.node()]).await.unwrap().success().unwrap();
-        await_gone_within(arena, &pod, after_two_looks).await;
+        await_gone_within(arena, &pod, two_checks).await;
     })
     .await;
 }

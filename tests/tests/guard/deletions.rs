@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The API server's answer, which tells a client of kube-scheduler when to ask again.
-fn assert_told_to_wait(refused: &Status, pod: &DynamicObject) {
+fn assert_asked_to_wait(refused: &Status, pod: &DynamicObject) {
     assert_eq!((refused.code, &*refused.reason), (429, "TooManyRequests"), "{refused:?}");
     let details = refused.details.clone().unwrap();
     assert_eq!(details.retry_after_seconds, 1, "{details:?}");
@@ -38,8 +38,8 @@ async fn scheduler_may_not_delete_a_pod_within_its_floor_and_may_after_it() {
     let end = scheduled_at(arena, &pod).await + SignedDuration::from_secs(10);
     await_held(arena, &pod).await;
     let scheduler = Asker::scheduler(arena.world).await;
-    assert_told_to_wait(&scheduler.delete(&pod).await.unwrap_err(), &pod);
-    assert_told_to_wait(&scheduler.would_delete(&pod).await.unwrap_err(), &pod);
+    assert_asked_to_wait(&scheduler.delete(&pod).await.unwrap_err(), &pod);
+    assert_asked_to_wait(&scheduler.would_delete(&pod).await.unwrap_err(), &pod);
     arena.assert_untouched(&pod).await;
 
     let deleted = async || Ok(scheduler.delete(&pod).await.ok());
@@ -58,7 +58,7 @@ async fn eviction_is_refused_with_the_time_that_is_left() {
     let pod = held(arena, json!({})).await;
     let admin = Asker::admin(arena.world).await;
     let refused = admin.evict(&pod).await.unwrap_err();
-    assert_told_to_wait(&refused, &pod);
+    assert_asked_to_wait(&refused, &pod);
     // drains of managed platforms know nothing but this
     assert_eq!(admin.evict_plainly(&pod).await, (429, Some("1".to_owned())));
     assert!(
@@ -73,7 +73,7 @@ async fn every_scheduler_that_is_named_is_guarded_against_even_one_with_an_odd_n
     let arena = &Arena::new(guarded().await, 8).await;
     let pod = held(arena, json!({})).await;
     let second = Asker::new(arena.world, ODD_SCHEDULER, &[MASTERS]).await;
-    assert_told_to_wait(&second.delete(&pod).await.unwrap_err(), &pod);
+    assert_asked_to_wait(&second.delete(&pod).await.unwrap_err(), &pod);
     arena.assert_untouched(&pod).await;
     let another = Asker::new(arena.world, "system:serviceaccount:batch:scheduler", &[MASTERS]).await;
     another.delete(&pod).await.unwrap();
@@ -89,7 +89,7 @@ async fn scheduler_that_shows_no_preemptor_may_delete_a_pod_after_the_shorter_of
     let end = scheduled_at(arena, &pod).await + SignedDuration::from_secs(10);
     await_held(arena, &pod).await;
     let kai = Asker::new(arena.world, KAI, &[MASTERS]).await;
-    assert_told_to_wait(&kai.delete(&pod).await.unwrap_err(), &pod);
+    assert_asked_to_wait(&kai.delete(&pod).await.unwrap_err(), &pod);
     let may_go = async || Ok(kai.would_delete(&pod).await.ok());
     eventually("the shorter floor to end", DEADLINE, may_go).await.unwrap();
     assert!(Timestamp::now() >= end, "it could have been deleted within both floors");
@@ -118,7 +118,7 @@ async fn scheduler_that_deletes_many_pods_at_once_is_judged_for_each() {
         Ok(arena.namespace.get(&free).await.is_none().then_some(refused))
     };
     let refused = eventually("the one to go that isn't protected", DEADLINE, refused).await.unwrap();
-    assert_told_to_wait(&refused, &held);
+    assert_asked_to_wait(&refused, &held);
     arena.assert_untouched(&held).await;
 }
 

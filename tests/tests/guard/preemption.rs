@@ -101,11 +101,11 @@ async fn pod_that_is_nominated_gets_no_victim_that_its_own_queue_protects() {
     arena.namespace.patch_status(&preemptor, &json!({"nominatedNodeName": arena.node()})).await;
     let scheduler = Asker::scheduler(arena.world).await;
     let name = format!("{}/preemptor", arena.namespace.name());
-    let told = async || {
+    let refusal = async || {
         let refused = scheduler.delete(&victim).await.unwrap_err();
         Ok(refused.message.contains(&format!("for pod {name}")).then_some(refused))
     };
-    let refused = eventually("the nomination to be seen", DEADLINE, told).await.unwrap();
+    let refused = eventually("the nomination to be seen", DEADLINE, refusal).await.unwrap();
     assert_eq!(refused.code, 429);
     let verdict = json!({"verdict": "denied", "reason": "nominated-waits", "preemptor": name});
     await_verdict(arena.world, Webhook::Pods, &victim, &verdict).await;

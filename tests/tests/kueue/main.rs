@@ -112,8 +112,8 @@ async fn one_pause_and_no_reversal(world: &World, version: &str) {
     await_starts(&kueue, &["first", "second"]).await;
     namespace.await_running(1).await;
     audit::assert_changes(&world.cluster, namespace.name(), &["patch workloads/job-first"]).await;
-    let told = "Job/first: Set spec.active of its Workload job-first to false because its pod's lifetime exceeded maxDuration defined in Queue";
-    assert_eq!(namespace.await_events_of("MaxDurationExceeded", 1).await, [told]);
+    let message = "Job/first: Set spec.active of its Workload job-first to false because its pod's lifetime exceeded maxDuration defined in Queue";
+    assert_eq!(namespace.await_events_of("MaxDurationExceeded", 1).await, [message]);
     assert_eq!(namespace.events_of("PauseReversed").await, [""; 0]);
 
     // people know the Job

@@ -40,8 +40,8 @@ async fn a_group_of_plain_pods_is_paused_as_one_by_its_workload() {
     namespace.await_pause_of(&workload, "spec.active", &json!(false)).await;
     namespace.await_pods(&[]).await;
     audit::assert_changes(&world.cluster, namespace.name(), &["patch workloads/group"]).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
-    assert!(told[0].starts_with("Workload/group: Set spec.active to false because"), "{told:?}");
+    let events = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert!(events[0].starts_with("Workload/group: Set spec.active to false because"), "{events:?}");
     drop(kueue);
 }
 
@@ -57,9 +57,12 @@ async fn a_plain_pod_is_paused_by_its_workload_and_deleted_if_another_claims_it(
     let claimed = pod(&namespace, "claimed", &json!({"kueue.x-k8s.io/pod-group-name": "pod-alone"})).await;
     let kueue = Kueue::start(world, &namespace, "v1beta2");
     namespace.await_pods(&[]).await;
-    let told = namespace.await_events_of("MaxDurationExceeded", 2).await;
-    assert!(told[0].starts_with("Pod/alone: Set spec.active of its Workload pod-alone to false"), "{told:?}");
-    assert!(told[1].starts_with("Pod/claimed: Deleted because"), "{told:?}");
+    let events = namespace.await_events_of("MaxDurationExceeded", 2).await;
+    assert!(
+        events[0].starts_with("Pod/alone: Set spec.active of its Workload pod-alone to false"),
+        "{events:?}"
+    );
+    assert!(events[1].starts_with("Pod/claimed: Deleted because"), "{events:?}");
     let expected = ["patch workloads/pod-alone", "delete pods/claimed"];
     audit::assert_changes(&world.cluster, namespace.name(), &expected).await;
     assert!(namespace.get(&workload).await.is_none_or(|now| now.uid() == workload.uid()));

@@ -24,12 +24,15 @@ async fn a_workload_that_was_not_ready_is_active_again_when_it_is_its_time() {
     let workload = workload_of(&namespace, "train", "v1beta2").await;
     let record = namespace.await_pause_of(&workload, "spec.active", &INACTIVE).await;
     assert_eq!(record["reason"], "PodsReadyTimeout");
-    let told = namespace.await_events_of("EvictedDueToPodsReadyTimeout", 1).await;
-    assert!(told[0].starts_with("Job/train: Set spec.active of its Workload job-train to false"), "{told:?}");
+    let events = namespace.await_events_of("EvictedDueToPodsReadyTimeout", 1).await;
+    assert!(
+        events[0].starts_with("Job/train: Set spec.active of its Workload job-train to false"),
+        "{events:?}"
+    );
     await_starts(&kueue, &["train", "train"]).await;
-    let told = namespace.await_events_of("Requeued", 1).await;
+    let events = namespace.await_events_of("Requeued", 1).await;
     let expected = "Job/train: Set spec.active of its Workload job-train back to true: return 1";
-    assert!(told[0].starts_with(expected), "{told:?}");
+    assert!(events[0].starts_with(expected), "{events:?}");
     assert_eq!(
         namespace.field(&job, "metadata.annotations").await,
         Value::Null,
@@ -46,8 +49,8 @@ async fn a_workload_that_came_back_too_often_stays_inactive_until_its_job_is_act
     let workload = workload_of(&namespace, "train", "v1beta2").await;
     let record = namespace.await_pause_of(&workload, "spec.active", &INACTIVE).await;
     assert_eq!(record["reason"], "WorkloadInactive");
-    let told = namespace.await_events_of("DeactivatedDueToRequeuingLimitExceeded", 1).await;
-    assert!(told[0].contains("kubectl tenure activate job.batch/train"), "{told:?}");
+    let events = namespace.await_events_of("DeactivatedDueToRequeuingLimitExceeded", 1).await;
+    assert!(events[0].contains("kubectl tenure activate job.batch/train"), "{events:?}");
     // an activation before Kueue has stopped the Job would leave it running
     namespace.await_pods(&[]).await;
     tenure(world, &namespace, &["activate", "job/train"]).await;

@@ -21,7 +21,7 @@ use tenure_tests::{
 use tokio::task::JoinHandle;
 
 /// Between two looks at all that there is.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// In the place of Kueue, for one namespace and a quota of one Job. It makes a Workload of each Job that names a
 /// `LocalQueue`; admits the oldest active one when nothing else runs; sets a suspended Job going whose Workload is
@@ -43,11 +43,11 @@ impl Kueue {
             starts: Arc::clone(&starts),
         };
         let task = tokio::spawn(async move {
-            let mut looks = tokio::time::interval(BETWEEN_LOOKS);
+            let mut ticks = tokio::time::interval(POLL_INTERVAL);
             loop {
-                looks.tick().await;
+                ticks.tick().await;
                 // what changes under its hands is looked at again
-                let _ = controller.look().await;
+                let _ = controller.reconcile().await;
             }
         });
         Self { task, starts }
@@ -142,7 +142,7 @@ impl Controller {
         Api::namespaced_with(self.client.clone(), &self.namespace, &self.workloads)
     }
 
-    async fn look(&self) -> Result<()> {
+    async fn reconcile(&self) -> Result<()> {
         let jobs = self.jobs().list(&ListParams::default().labels("kueue.x-k8s.io/queue-name")).await?;
         let workloads = self.workloads().list(&ListParams::default()).await?;
         self.delete_pods_of_inactive(&workloads.items).await?;

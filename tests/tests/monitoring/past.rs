@@ -124,7 +124,7 @@ const AGAIN: (&str, &str) = ("Job", "again");
 const GAP: (i64, i64) = (50, 48);
 
 /// What Prometheus has of these pods, in the format that promtool reads. Where it keeps its own labels, it calls theirs exported.
-fn told(now: i64, exports: bool) -> String {
+fn samples(now: i64, exports: bool) -> String {
     let [namespace, pod, container] = if exports {
         [
             "namespace=\"m\",exported_namespace",
@@ -231,7 +231,7 @@ const POLICY: [&str; 2] = ["--max-duration", "9h"];
 #[tokio::test]
 async fn days_that_prometheus_has_are_replayed() {
     let now = now();
-    let directory = filled("prometheus", &told(now, false));
+    let directory = filled("prometheus", &samples(now, false));
     let (_server, address) = prometheus(&directory, &[]);
     let url = format!("http://{address}");
     let report = report(&[&[&*url], &POLICY[..]].concat()).await;
@@ -252,7 +252,7 @@ async fn days_that_prometheus_has_are_replayed() {
 #[tokio::test]
 async fn a_prometheus_that_keeps_its_own_labels_is_read_by_tls_and_with_a_password() {
     let now = now();
-    let directory = filled("prometheus-tls", &told(now, true));
+    let directory = filled("prometheus-tls", &samples(now, true));
     let path = |name: &str| directory.join(name).display().to_string();
     let authority = Authority::new("of Prometheus").unwrap();
     let pair = authority.server(&["127.0.0.1".into()]).unwrap();

@@ -48,8 +48,8 @@ async fn announced(namespace: &Namespace, object: &DynamicObject) -> Option<Time
 }
 
 async fn await_announced(namespace: &Namespace, object: &DynamicObject) -> Timestamp {
-    let told = async || Ok(announced(namespace, object).await);
-    eventually("the end of the run to be announced", DEADLINE, told).await.unwrap()
+    let shown = async || Ok(announced(namespace, object).await);
+    eventually("the end of the run to be announced", DEADLINE, shown).await.unwrap()
 }
 
 /// The time at which the first pod of a namespace reaches this age.
@@ -74,15 +74,15 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
         let end = first_end(&namespace, 20).await;
         assert_eq!(await_announced(&namespace, &deployment).await, end);
         assert!(Timestamp::now() < end, "told only at {}", Timestamp::now());
-        let told = namespace.await_events_of(APPROACHING, run).await;
+        let events = namespace.await_events_of(APPROACHING, run).await;
         assert!(
-            told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends in 1")),
-            "{told:?}"
+            events.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends in 1")),
+            "{events:?}"
         );
         let clock = end.strftime(", at %H:%M:%S UTC: ").to_string();
-        assert!(told.iter().any(|event| event.contains(&clock)), "{told:?}");
+        assert!(events.iter().any(|event| event.contains(&clock)), "{events:?}");
         let then = format!("Then it is paused until kubectl {resume}");
-        assert!(told.iter().all(|event| event.ends_with(&then)), "{told:?}");
+        assert!(events.iter().all(|event| event.ends_with(&then)), "{events:?}");
         namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
         let ended = namespace.await_events_of("RunEnded", run).await;
         assert!(ended.iter().all(|event| *event == expected), "{ended:?}");
@@ -111,8 +111,8 @@ async fn a_workload_of_any_kind_and_a_pod_without_owner_are_told() {
     for object in [&job, &pod] {
         await_announced(&namespace, object).await;
     }
-    let told = namespace.await_events_of(APPROACHING, 2).await;
-    let objects: Vec<_> = told.iter().map(|event| event.split(':').next().unwrap()).collect();
+    let recorded = namespace.await_events_of(APPROACHING, 2).await;
+    let objects: Vec<_> = recorded.iter().map(|event| event.split(':').next().unwrap()).collect();
     assert_eq!(objects, ["GenericJob/genericjob", "Pod/alone"]);
 }
 
@@ -161,8 +161,8 @@ async fn an_end_that_moves_is_told_by_the_annotation_alone_and_one_that_goes_tak
     namespace.await_events_of(APPROACHING, 1).await;
     let moved = first_end(&namespace, 7200).await;
     namespace.apply(&with_notice(queue("moved", "2h"), "2d")).await;
-    let told = async || Ok((announced(&namespace, &deployment).await == Some(moved)).then_some(()));
-    eventually("the new end to be announced", DEADLINE, told).await.unwrap();
+    let shown = async || Ok((announced(&namespace, &deployment).await == Some(moved)).then_some(()));
+    eventually("the new end to be announced", DEADLINE, shown).await.unwrap();
     namespace.apply(&with_notice(queue("moved", ""), "2d")).await;
     let gone = async || Ok(announced(&namespace, &deployment).await.is_none().then_some(()));
     eventually("the announcement to be taken back", DEADLINE, gone).await.unwrap();
@@ -195,8 +195,8 @@ async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() 
     // another value of the one, and nothing new of the other
     let own = |value: &str| json!({"metadata": {"annotations": {"tenure.dev/max-duration": value}}});
     namespace.patch(&deployment, &own("3d")).await;
-    let told = namespace.await_events_of("MaxDurationIgnored", 2).await;
-    assert!(told.contains(&longer("3d")), "{told:?}");
+    let events = namespace.await_events_of("MaxDurationIgnored", 2).await;
+    assert!(events.contains(&longer("3d")), "{events:?}");
     assert_eq!(namespace.events_of("InvalidMaxDuration").await.len(), 1);
     let describe = ["describe", "deployment", "longer", "-n", name];
     let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
@@ -223,13 +223,13 @@ async fn an_own_ceiling_that_is_no_duration_is_told_with_what_would_be_right_and
         pod["metadata"]["annotations"] = json!({"tenure.dev/max-duration": value});
         namespace.create(&pod).await;
     }
-    let told = namespace.await_events_of("InvalidMaxDuration", no_durations.len()).await;
-    assert_eq!(told.len(), no_durations.len());
+    let events = namespace.await_events_of("InvalidMaxDuration", no_durations.len()).await;
+    assert_eq!(events.len(), no_durations.len());
     for (name, value) in no_durations {
         let expected = format!(
             "Pod/{name}: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"{value}\": must be a duration such as 90m, 1h30m or 7d"
         );
-        assert!(told.iter().any(|told| told.starts_with(&expected)), "{expected}: {told:?}");
+        assert!(events.iter().any(|event| event.starts_with(&expected)), "{expected}: {events:?}");
     }
     let listed = plugin_prints(world, namespace.name(), &["list", "-o", "json"]).await;
     let rows: Vec<Value> = serde_json::from_str(&listed).unwrap();
@@ -242,9 +242,12 @@ async fn an_own_ceiling_that_is_no_duration_is_told_with_what_would_be_right_and
     let mut former = bare_pod(namespace.name(), "former", &in_runai_queue("no-durations"), &Value::Null);
     former["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "2 hours 30m"});
     namespace.create(&former).await;
-    let told = namespace.await_events_of("InvalidMaxDuration", no_durations.len() + 1).await;
+    let events = namespace.await_events_of("InvalidMaxDuration", no_durations.len() + 1).await;
     let expected = ": it counts as 2h30m, write that";
-    assert!(told.iter().any(|told| told.starts_with("Pod/former: ") && told.ends_with(expected)), "{told:?}");
+    assert!(
+        events.iter().any(|event| event.starts_with("Pod/former: ") && event.ends_with(expected)),
+        "{events:?}"
+    );
     let listed = plugin_prints(world, namespace.name(), &["list", "-o", "json"]).await;
     let rows: Vec<Value> = serde_json::from_str(&listed).unwrap();
     let row = rows.iter().find(|row| row["workload"] == "pod/former").unwrap();

@@ -22,16 +22,16 @@ async fn a_workload_whose_queue_does_not_exist_and_one_that_alone_has_the_label_
     namespace.create(&workload("Job", name, "early", &in_runai_queue("mistaken-later"), &Value::Null)).await;
     namespace.apply(&runai_queue("mistaken-later", "", "1h")).await;
 
-    let mut told = namespace.await_events_of("QueueNotFound", 2).await;
-    told.sort();
+    let mut events = namespace.await_events_of("QueueNotFound", 2).await;
+    events.sort();
     let expected = |of: &str| {
         format!(
             "{of}: Queue \"mistakn\", which its pods name, doesn't exist: no ceiling ends its run. Correct label kai.scheduler/queue of its pod template, or spec.queue of its PodGroup, or have the queue created"
         )
     };
-    assert_eq!(told, [expected("Deployment/typo"), expected("Pod/alone")]);
-    let told = namespace.await_events_of("QueueLabelUnused", 1).await;
+    assert_eq!(events, [expected("Deployment/typo"), expected("Pod/alone")]);
+    let events = namespace.await_events_of("QueueLabelUnused", 1).await;
     let expected = "Job/labelled: metadata.labels[kai.scheduler/queue]: its pods have no queue, so no ceiling ends its run: write the label to the metadata of its pod template";
-    assert_eq!(told, [expected]);
+    assert_eq!(events, [expected]);
     assert_eq!(namespace.events_of("QueueNotFound").await.len(), 2);
 }

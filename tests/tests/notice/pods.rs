@@ -96,7 +96,7 @@ fn example() -> String {
 #[tokio::test]
 async fn the_pod_of_the_checkpoint_example_shows_its_end() {
     let world = &*world_with_pods().await;
-    let (as_it_is, told) = (Namespace::new(world).await, Namespace::new(world).await);
+    let (as_it_is, turned_on) = (Namespace::new(world).await, Namespace::new(world).await);
     let apply = async |namespace: &Namespace, text: &str| {
         let apply = ["apply", "--namespace", namespace.name(), "-f", "-"];
         let output = world.cluster.kubectl_with_input(&apply, text).await.unwrap();
@@ -107,8 +107,8 @@ async fn the_pod_of_the_checkpoint_example_shows_its_end() {
     as_it_is.await_running(1).await;
     // told half an hour before an end in eight hours, and here two hours before one in two hours and a second
     let text = example().replace("maxDuration: 8h", "maxDuration: 2h1s").replace("30m,10m", "2h,10m");
-    apply(&told, &text).await;
-    let shown = async || Ok(shown(&told).await.into_iter().flatten().next());
+    apply(&turned_on, &text).await;
+    let shown = async || Ok(shown(&turned_on).await.into_iter().flatten().next());
     let end = eventually("the pod to show its end", DEADLINE, shown).await.unwrap();
     let left = end.parse::<Timestamp>().unwrap().duration_since(Timestamp::now());
     assert!(left <= SignedDuration::from_hours(2), "{left:#}");
@@ -150,7 +150,7 @@ impl Training {
     }
 
     /// Writes the file as a kubelet does: another one in its place.
-    fn told(&self, seconds: i64) {
+    fn write_end(&self, seconds: i64) {
         let end = Timestamp::now() + SignedDuration::from_secs(seconds);
         let new = self.directory.join("new");
         std::fs::write(&new, end.to_string()).unwrap();
@@ -171,20 +171,19 @@ async fn a_training_loop_saves_before_the_end_that_the_file_says() {
     let Some(mut training) = Training::start(&directory, 1_000_000) else { return };
     assert_eq!(training.line().await, "at step 0");
     // an end that is far, one that is near, a later one and again one that is near
-    training.told(36_000);
-    training.told(120);
+    training.write_end(36_000);
+    training.write_end(120);
     let first = training.line().await;
     assert!(first.starts_with("saved step ") && first.contains(": the run ends in "), "{first}");
     let saved = training.step();
-    training.told(36_000);
-    training.told(100);
+    training.write_end(36_000);
+    training.write_end(100);
     let second = training.line().await;
     assert!(second.contains(": the run ends in "), "{second}");
     assert!(training.step() > saved, "{second}");
     let pid = training.child.id().unwrap().to_string();
-    let told_to_stop =
-        Command::new("bash").args(["-c", &format!("kill -TERM {pid}")]).status().await.unwrap();
-    assert!(told_to_stop.success());
+    let stopped = Command::new("bash").args(["-c", &format!("kill -TERM {pid}")]).status().await.unwrap();
+    assert!(stopped.success());
     assert!(training.line().await.ends_with(": told to stop"));
     assert!(timeout(DEADLINE, training.child.wait()).await.unwrap().unwrap().success());
     let saved = training.step();

@@ -24,28 +24,28 @@ async fn given(namespace: &Namespace, pod: &DynamicObject) -> Timestamp {
 }
 
 /// A pod in a queue with two notices.
-struct Told {
+struct NoticedPod {
     namespace: Namespace,
     pod: DynamicObject,
 }
 
-impl Told {
+impl NoticedPod {
     async fn change(&self, ceiling: &str) {
         self.namespace.apply(&with_notice(runai_queue("told-twice", "", ceiling), "1h, 3h")).await;
     }
 
     /// Waits for `count` notices, and returns the time of the last.
     async fn await_notices(&self, count: usize) -> Timestamp {
-        let told = self.namespace.await_events_of(APPROACHING, count).await;
-        assert_eq!(told.len(), count, "{told:?}");
+        let events = self.namespace.await_events_of(APPROACHING, count).await;
+        assert_eq!(events.len(), count, "{events:?}");
         let end = announced(&self.namespace, &self.pod).await.unwrap().strftime("%H:%M UTC").to_string();
-        assert!(told.iter().any(|event| event.contains(&end)), "{end} in {told:?}");
+        assert!(events.iter().any(|event| event.contains(&end)), "{end} in {events:?}");
         given(&self.namespace, &self.pod).await
     }
 
     async fn await_end(&self, end: Timestamp) {
-        let told = async || Ok((announced(&self.namespace, &self.pod).await == Some(end)).then_some(()));
-        eventually("the moved end to be announced", DEADLINE, told).await.unwrap();
+        let shown = async || Ok((announced(&self.namespace, &self.pod).await == Some(end)).then_some(()));
+        eventually("the moved end to be announced", DEADLINE, shown).await.unwrap();
     }
 }
 
@@ -57,22 +57,22 @@ async fn each_point_is_told_once_though_the_keeper_is_killed_and_again_when_it_l
     let pod = bare_pod(namespace.name(), "test", &in_runai_queue("told-twice"), &Value::Null);
     let pod = namespace.create(&pod).await;
     await_announced(&namespace, &pod).await;
-    let told = Told { namespace, pod };
+    let workload = NoticedPod { namespace, pod };
     // three hours before an end in two hours have passed
-    let first = told.await_notices(1).await;
-    let started = await_announced(&told.namespace, &told.pod).await - SignedDuration::from_hours(2);
+    let first = workload.await_notices(1).await;
+    let started = await_announced(&workload.namespace, &workload.pod).await - SignedDuration::from_hours(2);
     world.tenure.kill_keeper().await.unwrap();
     world.tenure.start_keeper().await.unwrap();
-    told.change(&ceiling(started)).await;
-    let second = told.await_notices(2).await;
+    workload.change(&ceiling(started)).await;
+    let second = workload.await_notices(2).await;
     assert!(first < second, "{first} {second}");
     // neither the next keeper nor an end that moves away gives a notice
-    told.change("5h").await;
-    told.await_end(started + SignedDuration::from_hours(5)).await;
-    assert_eq!(given(&told.namespace, &told.pod).await, second);
+    workload.change("5h").await;
+    workload.await_end(started + SignedDuration::from_hours(5)).await;
+    assert_eq!(given(&workload.namespace, &workload.pod).await, second);
     world.tenure.stop_keeper().await.unwrap();
     world.tenure.start_keeper().await.unwrap();
-    told.change(&ceiling(started)).await;
-    let third = told.await_notices(3).await;
+    workload.change(&ceiling(started)).await;
+    let third = workload.await_notices(3).await;
     assert!(second < third, "{second} {third}");
 }

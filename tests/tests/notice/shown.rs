@@ -88,10 +88,10 @@ async fn within_the_grace_of_a_change_all_say_the_same_end() {
     let end = eventually("the end to move", DEADLINE, moved).await.unwrap();
     let rows = read(&["list", "-o", "json"]).await;
     let explained = read(&["explain", "pod", &format!("{name}/graced"), "-o", "json"]).await;
-    let told = namespace.await_events_of(APPROACHING, 1).await;
+    let events = namespace.await_events_of(APPROACHING, 1).await;
     assert!(Timestamp::now() < end, "{end}");
     assert_eq!((&rows[0]["expiresAt"], &rows[0]["state"]), (&json!(end), &json!("Running")));
     assert_eq!((&explained["expiresAt"], &explained["showsEnd"]), (&json!(end), &json!(true)));
     assert_eq!(explained.get("noticesAt"), None, "{explained}");
-    assert!(told[0].contains(&end.strftime("at %H:%M:%S UTC").to_string()), "{told:?}");
+    assert!(events[0].contains(&end.strftime("at %H:%M:%S UTC").to_string()), "{events:?}");
 }

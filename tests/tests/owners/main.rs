@@ -9,7 +9,7 @@ use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_policy::{
     naming::group_of,
-    owners::{EndedWhen, KINDS, PausableKinds},
+    owner_table::{EndedWhen, KINDS, PausableKinds},
     pause::OwnerObject,
 };
 use tenure_testbed::eventually;

@@ -69,7 +69,7 @@ async fn what_is_paused_below_an_owner_that_does_not_obey_is_known_and_taken_bac
         async {
             let scene = Scene::start(world, &json!({"maxDuration": "1s"})).await;
             scene.await_pauses().await;
-            assert_told_and_resumed(world, &scene).await;
+            assert_named_and_resumed(world, &scene).await;
         },
         async {
             let slices = json!({"maxDuration": "1s", "maxDurationAction": "Requeue", "requeueDelay": "2s"});
@@ -81,7 +81,7 @@ async fn what_is_paused_below_an_owner_that_does_not_obey_is_known_and_taken_bac
     );
 }
 
-async fn assert_told_and_resumed(world: &World, scene: &Scene) {
+async fn assert_named_and_resumed(world: &World, scene: &Scene) {
     let [train_job, job_set] = ["trainjob/trainjob", "jobset/jobset"];
     let listed: Vec<Value> =
         serde_json::from_str(&scene.plugin(world, &["list", "-o", "json"]).await).unwrap();

@@ -60,7 +60,7 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
     }
     let left = async || Ok(keeper.log().contains("its owner has just changed").then_some(()));
     eventually("one to be left alone", DEADLINE, left).await.unwrap();
-    let settled = async || {
+    let all_stable = async || {
         let mut runs = 0;
         for job in &jobs {
             let is_ready = namespace.field(job, "status.ready").await == json!(2);
@@ -72,7 +72,7 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
         }
         Ok(Some(runs))
     };
-    let runs = eventually("all to be paused or ready", DEADLINE, settled).await.unwrap();
+    let runs = eventually("all to be paused or ready", DEADLINE, all_stable).await.unwrap();
     assert!(runs > 0, "all are paused");
     let counted = async || {
         let metrics = keeper.metrics().await;

@@ -65,14 +65,14 @@ async fn left(namespace: &Namespace, jobs: &[DynamicObject]) -> BTreeSet<String>
 #[tokio::test]
 async fn a_cron_job_that_starts_others_is_told_how_many_of_its_jobs_are_paused_and_all_of_them_stay() {
     let (namespace, jobs) = piled_up(world().await).await;
-    let told = namespace.await_events_of("PausedJobKept", 3).await;
-    for (number, told) in told.iter().enumerate() {
+    let events = namespace.await_events_of("PausedJobKept", 3).await;
+    for (number, event) in events.iter().enumerate() {
         let number = number + 1;
         let expected = format!(
             "CronJob/report: Job report-{number} is paused and hasn't ended, so no history limit and no ttlSecondsAfterFinished removes it. Paused Jobs of this CronJob: {number}; none of them is deleted by itself. To finish that Job, kubectl tenure resume job.batch/report-{number} -n {0}; to drop it, kubectl delete job report-{number} -n {0}",
             namespace.name()
         );
-        assert_eq!(*told, expected);
+        assert_eq!(*event, expected);
     }
     assert_eq!(left(&namespace, &jobs).await.len(), 4);
 

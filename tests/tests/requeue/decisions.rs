@@ -52,8 +52,8 @@ async fn what_a_person_has_decided_stays() {
     }
     assert_eq!(namespace.field(&rollout, "spec.replicas").await, json!(1));
     assert_eq!(namespace.field(&runs, "spec.suspend").await, json!(false));
-    let told = namespace.await_events_of("Requeued", 1).await;
-    assert!(told.len() == 1 && told[0].starts_with("Job/z-other: "), "{told:?}");
+    let events = namespace.await_events_of("Requeued", 1).await;
+    assert!(events.len() == 1 && events[0].starts_with("Job/z-other: "), "{events:?}");
     assert_eq!(annotation(&namespace, &again, STATE).await, Some(json!({"count": 1, "priority": 0})));
 
     annotate(&namespace, &inactive, &json!({ACTIVE: "true"})).await;

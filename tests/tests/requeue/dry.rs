@@ -14,10 +14,10 @@ async fn a_dry_run_tells_of_the_eviction_and_writes_nothing_else() {
     let keeper = Keeper::start(&world, &["--dry-run"]).await;
     let namespace = place(&world, &waiting(&json!({"backoffLimitCount": 0}))).await;
     let job = job(&namespace, "train").await;
-    let told = namespace.await_events_of("DeactivatedDueToRequeuingLimitExceeded", 1).await;
+    let events = namespace.await_events_of("DeactivatedDueToRequeuingLimitExceeded", 1).await;
     assert!(
-        told[0].starts_with("Job/train: Dry run, nothing was done: Set spec.suspend to true"),
-        "{told:?}"
+        events[0].starts_with("Job/train: Dry run, nothing was done: Set spec.suspend to true"),
+        "{events:?}"
     );
     assert_eq!(annotation(&namespace, &job, PAUSED).await, None);
     assert_eq!(namespace.field(&job, "spec.suspend").await, json!(false));

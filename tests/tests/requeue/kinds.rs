@@ -31,9 +31,9 @@ async fn a_deployment_is_scaled_to_nothing_and_back_and_its_replica_set_is_left_
     namespace.await_pods(&[]).await;
     return_at(&namespace, &[&rollout], Timestamp::now()).await;
     await_eviction(&namespace, &rollout, 2).await;
-    let told = namespace.await_events_of("Requeued", 1).await;
+    let events = namespace.await_events_of("Requeued", 1).await;
     assert_eq!(
-        told,
+        events,
         [
             "Deployment/rollout: Set spec.replicas back to 2: return 1 after too few of its pods were ready in time"
         ]
@@ -47,12 +47,12 @@ async fn a_pod_without_an_owner_is_deleted_and_is_told_why() {
     let namespace = place(world, &waiting_long()).await;
     namespace.create(&bare_pod(namespace.name(), "bare", &unready(namespace.name()), &Value::Null)).await;
     namespace.await_pods(&[]).await;
-    let told = namespace.await_events_of("EvictedDueToPodsReadyTimeout", 1).await;
+    let events = namespace.await_events_of("EvictedDueToPodsReadyTimeout", 1).await;
     let queue = namespace.name();
     let expected = format!(
         "Pod/bare: Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue {queue}, and it has no owner that could be paused and come back"
     );
-    assert_eq!(told, [expected]);
+    assert_eq!(events, [expected]);
     audit::assert_changes(&world.cluster, namespace.name(), &["delete pods/bare"]).await;
 }
 

@@ -6,6 +6,7 @@ mod changed;
 mod cron_jobs;
 mod decisions;
 mod dry;
+mod kills;
 mod kinds;
 mod life;
 mod metrics;
@@ -14,7 +15,6 @@ mod queues;
 mod refusals;
 mod scene;
 mod stories;
-mod strikes;
 mod stuck;
 mod ways;
 

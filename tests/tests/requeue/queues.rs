@@ -56,6 +56,6 @@ async fn a_ceiling_can_be_a_time_slice_that_is_no_shorter_than_the_floor() {
         assert_eq!((&state["count"], wait(&record, &state)), (&json!(0), 3));
         await_running(&root, &job).await;
     }
-    let told = root.await_events_of("Requeued", 2).await;
-    assert!(told[0].ends_with("Set spec.suspend back to false: its next time slice begins"), "{told:?}");
+    let events = root.await_events_of("Requeued", 2).await;
+    assert!(events[0].ends_with("Set spec.suspend back to false: its next time slice begins"), "{events:?}");
 }

@@ -28,10 +28,10 @@ async fn a_return_that_is_refused_is_told_with_what_helps_and_comes_when_it_is_a
     await_eviction(&namespace, &job, 1).await;
     let refusal = Refusal::start(world, &namespace, &unless_the_keeper_writes("jobs")).await;
     return_at(&namespace, &[&job], Timestamp::now()).await;
-    let told = namespace.await_events_of("ReturnRefused", 1).await;
+    let recorded = namespace.await_events_of("ReturnRefused", 1).await;
     let help = format!("kubectl tenure resume job.batch/train -n {}", namespace.name());
-    assert!(told[0].starts_with("Job/train: Could not set spec.suspend back to false"), "{told:?}");
-    assert!(told[0].contains(&help) && told[0].contains("denied request: refused"), "{told:?}");
+    assert!(recorded[0].starts_with("Job/train: Could not set spec.suspend back to false"), "{recorded:?}");
+    assert!(recorded[0].contains(&help) && recorded[0].contains("denied request: refused"), "{recorded:?}");
     refusal.lift(world).await;
     await_running(&namespace, &job).await;
     assert_eq!(namespace.await_events_of("Requeued", 1).await.len(), 1);

@@ -85,13 +85,13 @@ async fn gangs_that_are_partly_placed_make_room_and_come_back_in_order_as_capaci
     namespace.delete(&first).await;
     await_running(&namespace, &second).await;
     await_ready(&namespace, &second, 2).await;
-    let told = namespace.await_events_of("Requeued", 4).await;
+    let events = namespace.await_events_of("Requeued", 4).await;
     let early = format!(
         "Set spec.suspend back to false: return 2 after too few of its pods were ready in time, early because another workload of Queue {} has left",
         namespace.name()
     );
-    let called: Vec<_> = told.iter().filter(|event| event.ends_with(&early)).collect();
-    assert_eq!(called.len(), 2, "{told:?}");
+    let called: Vec<_> = events.iter().filter(|event| event.ends_with(&early)).collect();
+    assert_eq!(called.len(), 2, "{events:?}");
     assert_eq!(namespace.events_of("EvictedDueToPodsReadyTimeout").await.len(), 4);
 }
 
@@ -186,10 +186,10 @@ async fn under_creation_a_preempted_workload_does_not_flap_with_its_preemptor() 
     let still = pods(namespace.pod_names().await.into_iter().collect());
     assert_eq!((placed.len(), still), (1, placed), "the preemptor has kept its place");
     assert_eq!(annotation(&namespace, &preemptor, PAUSED).await, None);
-    let told = namespace.events_of("Requeued").await;
+    let events = namespace.events_of("Requeued").await;
     assert!(
-        told.len() == 2 && !told.iter().any(|event| event.contains("early")),
-        "no workload has left: {told:?}"
+        events.len() == 2 && !events.iter().any(|event| event.contains("early")),
+        "no workload has left: {events:?}"
     );
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_policy::{
-    owners::TIME,
+    owner_table::TIME,
     pause::{OwnerObject, command},
 };
 use tenure_testbed::eventually;
@@ -71,11 +71,11 @@ async fn a_notebook_of_kubeflow_is_stopped_listed_explained_and_resumed_by_its_a
     let record = scene.stop().await;
     let [set, at] = ["value", "at"].map(|of| record[of].as_str().unwrap().parse::<Timestamp>().unwrap());
     assert_eq!(set.as_second(), at.as_second());
-    let told = scene.namespace.await_events_of("MaxDurationExceeded", 1).await;
+    let events = scene.namespace.await_events_of("MaxDurationExceeded", 1).await;
     let expected = format!(
         "Notebook/notebook: Set {STOPPED} to {set} because its pod's lifetime exceeded maxDuration defined in Queue"
     );
-    assert_eq!(told, [expected]);
+    assert_eq!(events, [expected]);
     let listed: Vec<Value> = serde_json::from_str(&scene.plugin(&["list", "-o", "json"]).await).unwrap();
     assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!("notebook"), &json!("Paused")));
     let name = "notebook.kubeflow.org/notebook";
@@ -176,9 +176,9 @@ async fn a_job_of_volcano_is_aborted_listed_explained_and_resumed_by_commands() 
     scene.take("AbortJob").await;
     let record = scene.record().await;
     assert_eq!((&record["field"], &record["previousValue"]), (&json!(PHASE), &json!("Running")));
-    let told = scene.namespace.await_events_of("MaxDurationExceeded", 1).await;
+    let events = scene.namespace.await_events_of("MaxDurationExceeded", 1).await;
     let expected = "Job/job: Had a Command set status.state.phase to Aborted because its pod's lifetime exceeded maxDuration defined in Queue";
-    assert_eq!(told, [expected]);
+    assert_eq!(events, [expected]);
     // it was not carried out
     scene.abort(scene.first.as_ref().unwrap()).await;
     assert_eq!(scene.record().await["at"], record["at"], "a Command that is sent again is no other pause");
@@ -200,10 +200,10 @@ async fn a_job_of_volcano_comes_back_for_its_next_time_slice() {
     let scene = VolcanoJob::start(&slices()).await;
     scene.abort(scene.first.as_ref().unwrap()).await;
     scene.take("ResumeJob").await;
-    let told = scene.namespace.await_events_of("Requeued", 1).await;
+    let events = scene.namespace.await_events_of("Requeued", 1).await;
     let expected =
         "Job/job: Had a Command set status.state.phase back to Running: its next time slice begins";
-    assert_eq!(told, [expected]);
+    assert_eq!(events, [expected]);
     let second = scene.run("second").await;
     scene.abort(&second).await;
     assert_eq!(scene.record().await["reversals"], Value::Null, "it was resumed by Tenure");
@@ -249,10 +249,10 @@ async fn a_deactivation_whose_command_is_refused_leaves_no_record() {
     let user = cluster.service_account_kubeconfig(name, "user").await.unwrap();
     let refusal = "To deactivate job.batch.volcano.sh/job takes the right to create commands.bus.volcano.sh";
     let refused = async || {
-        let (is_success, _, told) = plugin_of(scene.world, &user, name, &["deactivate", VOLCANO_JOB]).await;
-        assert!(!is_success, "{told}");
+        let (is_success, _, stderr) = plugin_of(scene.world, &user, name, &["deactivate", VOLCANO_JOB]).await;
+        assert!(!is_success, "{stderr}");
         // the role counts a little after it was bound
-        Ok(told.contains(refusal).then_some(()))
+        Ok(stderr.contains(refusal).then_some(()))
     };
     eventually("the refusal", DEADLINE, refused).await.unwrap();
     assert_eq!(scene.record().await, Value::Null);

@@ -204,16 +204,16 @@ async fn a_controllers_pods_need_the_account_and_its_user_is_told_when_the_contr
         world.cluster.kubectl_as(&kubeconfig, arguments, &object.to_string()).await.unwrap()
     };
     let create = async |kind: &str, queue: &str| run(&["create", "-f", "-"], kind, queue).await;
-    let told = "pods of this workload will be refused: metadata.labels[kai.scheduler/queue]: queue \"other\"";
+    let text = "pods of this workload will be refused: metadata.labels[kai.scheduler/queue]: queue \"other\"";
     eventually("the policy to be enforced", DEADLINE, async || {
         let probe = run(&["create", "--dry-run=server", "-f", "-"], "Deployment", "other").await;
-        Ok(probe.stderr.contains(told).then_some(()))
+        Ok(probe.stderr.contains(text).then_some(()))
     })
     .await
     .unwrap();
     for kind in ["Deployment", "DaemonSet"] {
         let output = create(kind, "other").await;
-        assert!(output.stderr.contains(told) && output.status.success(), "{kind}: {}", output.stderr);
+        assert!(output.stderr.contains(text) && output.status.success(), "{kind}: {}", output.stderr);
     }
     // the API server copies the labels of its template to a Job that has none
     let output = create("Job", "other").await;
@@ -229,9 +229,9 @@ async fn a_controllers_pods_need_the_account_and_its_user_is_told_when_the_contr
         Ok(pods.iter().any(|pod| pod.starts_with("ours-")).then_some(pods))
     };
     eventually("the pods of a queue that the account may use", DEADLINE, made).await.unwrap();
-    let told = async |of: &[&str]| world.cluster.kubectl(&[of, &["-n", name]].concat()).await?.success();
+    let output = async |of: &[&str]| world.cluster.kubectl(&[of, &["-n", name]].concat()).await?.success();
     let refused = async || {
-        let events = told(&[
+        let events = output(&[
             "get",
             "events",
             "--field-selector=reason=FailedCreate",
@@ -240,7 +240,7 @@ async fn a_controllers_pods_need_the_account_and_its_user_is_told_when_the_contr
         .await?;
         // a ReplicaSet has the labels of its template
         let conditions =
-            told(&["get", "deployment", "other", "-o=jsonpath={.status.conditions[*].message}"]).await?;
+            output(&["get", "deployment", "other", "-o=jsonpath={.status.conditions[*].message}"]).await?;
         Ok((events.contains("queue \"own\"") && conditions.contains("queue \"other\"")).then_some(()))
     };
     eventually("the refusals to be told", DEADLINE, refused).await.unwrap();

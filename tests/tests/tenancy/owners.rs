@@ -213,13 +213,13 @@ async fn job_that_is_no_owner_of_a_deployment_does_not_stand_in_for_it() {
     await_paused(tenant, &shielded, REPLICAS, json!(0)).await;
     assert_eq!(tenant.field(&job, "spec.suspend").await, json!(false));
     // the event says which pod it was, and of which queue
-    let told = async || {
+    let recorded = async || {
         let events = tenant.kubectl(&["get", "events.events.k8s.io", "-o", "json"], "").await.success()?;
         let events: Value = serde_json::from_str(&events)?;
         let of_pause = |event: &&Value| event["reason"] == "MaxDurationExceeded";
         Ok(events["items"].as_array().unwrap().iter().find(of_pause).cloned())
     };
-    let event = eventually("the event", DEADLINE, told).await.unwrap();
+    let event = eventually("the event", DEADLINE, recorded).await.unwrap();
     assert_eq!(event["regarding"]["name"], "shielded");
     assert!(event["related"]["name"].as_str().unwrap().starts_with("shielded-"), "{event}");
     assert_eq!(event["metadata"]["annotations"]["tenure.dev/queue"], "short");

@@ -13,8 +13,8 @@ use crate::access::{LABEL, RUNAI, accounts_of, in_queue, let_use, seen_by, user,
 async fn plugin(kubeconfig: &Path, arguments: &[&str]) -> (String, String) {
     let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
     let output = Command::new(plugin).args(arguments).env("KUBECONFIG", kubeconfig).output().await.unwrap();
-    let [said, told] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    (said, told)
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (stdout, stderr)
 }
 
 /// Lets a user read objects of the whole cluster.
@@ -36,8 +36,8 @@ async fn let_list(world: &World, subject: &str, (group, resources): (&str, &[&st
 /// Waits until the plugin says these words to a user, on either output.
 async fn await_said(kubeconfig: &Path, arguments: &[&str], words: &str) {
     eventually(&format!("{arguments:?} to say {words:?}"), DEADLINE, async || {
-        let (said, told) = plugin(kubeconfig, arguments).await;
-        anyhow::ensure!(format!("{said}{told}").contains(words), "{said}{told}");
+        let (stdout, stderr) = plugin(kubeconfig, arguments).await;
+        anyhow::ensure!(format!("{stdout}{stderr}").contains(words), "{stdout}{stderr}");
         Ok(Some(()))
     })
     .await

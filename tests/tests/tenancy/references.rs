@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{DynamicObject, Status};
 use serde_json::{Value, json};
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,

@@ -55,11 +55,11 @@ async fn pod_without_a_queue_is_not_created() {
             assert!(refused.message.ends_with(&expected), "{}", refused.message);
         }
         let controller = tenant.create(&workload("ReplicaSet", tenant.name(), "without", &json!({}), &json!({}))).await;
-        let told = async || {
+        let refused = async || {
             let conditions = tenant.field(&controller, "status.conditions").await;
             Ok(conditions.to_string().contains("must name a queue").then_some(()))
         };
-        eventually("the controller to be refused its pods", DEADLINE, told).await.unwrap();
+        eventually("the controller to be refused its pods", DEADLINE, refused).await.unwrap();
         for (number, (labels, annotations)) in ways().into_iter().enumerate() {
             tenant.create(&pod(tenant, &format!("with-{number}"), &labels, &annotations)).await;
         }

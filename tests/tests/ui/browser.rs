@@ -171,7 +171,7 @@ impl Chromium {
     }
 
     /// The names that a screen reader tells, by role.
-    pub async fn told(&self, role: &str) -> Vec<String> {
+    pub async fn accessible_names(&self, role: &str) -> Vec<String> {
         let tree = self.page.execute(GetFullAxTreeParams::default()).await.unwrap();
         let text = |value: &Option<chromiumoxide::cdp::browser_protocol::accessibility::AxValue>| {
             value.as_ref().and_then(|of| of.value.as_ref()?.as_str().map(str::to_owned)).unwrap_or_default()

@@ -74,20 +74,20 @@ async fn the_page_of_files_says_who_ends_when_who_is_safe_and_which_gpus_come_fr
     let file = written("says", &more);
     let ui = Ui::start(None, &["-f", file.to_str().unwrap(), "--now", NOW]).await;
     let cookie = ui.sign_in().await;
-    let told = ui.first_event(&cookie).await;
-    let row = &told["rows"]["team/pod/train"];
+    let update = ui.first_event(&cookie).await;
+    let row = &update["rows"]["team/pod/train"];
     assert_eq!(
         (&row["state"], &row["expiresAt"], &row["floorUntil"], &row["gpus"]),
         (&json!("Running"), &json!("2026-01-02T04:04:05Z"), &json!("2026-01-02T03:34:05Z"), &json!(8))
     );
-    assert_eq!(told["rows"]["team/pod/lost"]["queueIsUnknown"], json!(true));
+    assert_eq!(update["rows"]["team/pod/lost"]["queueIsUnknown"], json!(true));
     assert_eq!(
-        told["parts"]["strays"],
+        update["parts"]["strays"],
         json!([{"namespace": "team", "name": "stray", "node": "node-1", "gpus": 2}])
     );
-    assert_eq!(told["parts"]["free"][0]["free"]["nvidia.com/gpu"], json!(8));
+    assert_eq!(update["parts"]["free"][0]["free"]["nvidia.com/gpu"], json!(8));
     assert_eq!(
-        told["parts"]["queues"][0]["maxDuration"],
+        update["parts"]["queues"][0]["maxDuration"],
         json!({"value": "2h", "from": "queue \"research\""})
     );
     let about = ui.request("GET /workload?id=team%2Fpod%2Ftrain", &[&cookie], "").await;
@@ -125,8 +125,8 @@ async fn what_tenants_write_is_text_and_nothing_of_it_runs_or_stands_elsewhere()
     assert!(written.status.success(), "{written:?}");
     let ui = Ui::start(None, &["-f", file.to_str().unwrap(), "--now", NOW]).await;
     let cookie = ui.sign_in().await;
-    let told = ui.first_event(&cookie).await;
-    let turned = &told["rows"]["team/job/turned"]["reason"];
+    let update = ui.first_event(&cookie).await;
+    let turned = &update["rows"]["team/job/turned"]["reason"];
     assert_eq!(turned, &json!("a\u{fffd}gpj.exe\u{fffd}\u{fffd}"));
 
     let Some(mut browser) = Chromium::open("attacks").await else { return };
@@ -168,7 +168,7 @@ async fn a_simulation_stands_on_the_page_with_each_queue_before_and_after() {
     let (report, exported) = (file.with_extension("json"), file.with_extension("html"));
     let simulate = ["simulate", "--generate", "--max-duration", "2d", "--output", "json"];
     let output = Command::new(&plugin).args(simulate).output().await.unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     fs::write(&report, &output.stdout).unwrap();
     let [text, page] = [&report, &exported].map(|path| path.to_str().unwrap());
     let export = ["ui", "-f", file.to_str().unwrap(), "--now", NOW, "--export", page, "--simulation"];
@@ -182,8 +182,8 @@ async fn a_simulation_stands_on_the_page_with_each_queue_before_and_after() {
     browser.goto(&format!("file://{page}")).await;
     browser.sees("pod/train").await;
     browser.click("nav button:nth-of-type(4)").await;
-    browser.sees(told["sentence"].as_str().unwrap()).await;
-    let first = &told["queues"][0];
+    browser.sees(answer["sentence"].as_str().unwrap()).await;
+    let first = &answer["queues"][0];
     let used = first["used"].as_f64().unwrap();
     assert!(used > first["freed"].as_f64().unwrap() && first["freed"].as_f64().unwrap() > 0.0, "{first}");
     browser.sees(first["queue"].as_str().unwrap()).await;

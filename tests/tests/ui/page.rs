@@ -28,12 +28,12 @@ async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
     assert!(!ui.file.exists(), "the file was used");
 
     // a screen reader is told the same
-    let rows = browser.told("row").await;
+    let rows = browser.accessible_names("row").await;
     let train =
         rows.iter().find(|row| row.starts_with("job/train in ")).unwrap_or_else(|| panic!("{rows:?}"));
     assert!(train.contains("queue ui-short") && train.contains("ends in"), "{train}");
     for (role, name) in [("grid", "Workloads"), ("searchbox", "Find"), ("combobox", "Queue")] {
-        let names = browser.told(role).await;
+        let names = browser.accessible_names(role).await;
         assert!(names.iter().any(|of| of.starts_with(name)), "{role}: {names:?}");
     }
 

@@ -25,19 +25,19 @@ async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_is_told_what
     let ui = Ui::start(Some(world.cluster.kubeconfig()), &["--as", tenant.user(), "-n", own.name()]).await;
     let cookie = ui.sign_in().await;
     let row = format!("{}/job/train", own.name());
-    let told = loop {
-        let told = ui.first_event(&cookie).await;
-        if told["rows"][&row]["expiresAt"].is_string() {
-            break told;
+    let update = loop {
+        let update = ui.first_event(&cookie).await;
+        if update["rows"][&row]["expiresAt"].is_string() {
+            break update;
         }
         sleep(std::time::Duration::from_millis(200)).await;
     };
-    assert_eq!(told["rows"].as_object().unwrap().len(), 1, "{told}");
-    assert_eq!(told["rows"][&row]["queueIsHidden"], json!(true));
-    assert_eq!(told["rows"][&row]["queueIsUnknown"], json!(false));
-    assert_eq!(told["parts"]["facts"]["only"], json!(own.name()));
+    assert_eq!(update["rows"].as_object().unwrap().len(), 1, "{update}");
+    assert_eq!(update["rows"][&row]["queueIsHidden"], json!(true));
+    assert_eq!(update["rows"][&row]["queueIsUnknown"], json!(false));
+    assert_eq!(update["parts"]["facts"]["only"], json!(own.name()));
     hundred_pages_ask_no_more_than_one(&world, &ui, &cookie, tenant.user()).await;
-    let warnings = told["parts"]["warnings"].to_string();
+    let warnings = update["parts"]["warnings"].to_string();
     assert!(warnings.contains("you may not list"), "{warnings}");
 }
 

@@ -67,8 +67,8 @@ async fn list_and_explain_read_annotations() {
         "{rows}"
     );
     let pod = namespace.pod_names().await.pop_first().unwrap();
-    let told = tenure(world, &["explain", "pod", &pod, "-n", namespace.name()]).await;
-    assert!(told.contains("12h"), "{told}");
+    let answer = tenure(world, &["explain", "pod", &pod, "-n", namespace.name()]).await;
+    assert!(answer.contains("12h"), "{answer}");
 }
 
 /// Runs `kubectl tenure`, which must succeed; returns its output.
@@ -90,8 +90,8 @@ async fn a_queue_of_v2_has_its_floors() {
     create(&world.cluster, &queue(V2, "other", &json!({}), &json!({}))).await;
     for (preemptor, floor) in [("production", "20s"), ("other", "30s")] {
         let matrix = ["matrix", "--preemptor-queue", preemptor, "--victim-queue", "production"];
-        let told = tenure(world, &matrix).await;
-        assert!(told.contains(&format!("{floor}  ")), "{preemptor}: {told}");
+        let answer = tenure(world, &matrix).await;
+        assert!(answer.contains(&format!("{floor}  ")), "{preemptor}: {answer}");
     }
 }
 

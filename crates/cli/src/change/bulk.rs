@@ -6,7 +6,7 @@
 use anyhow::{Result, anyhow, ensure};
 use clap::{Args, error::ErrorKind};
 use jiff::Timestamp;
-use tenure_policy::{config::Config, owners::OwnerTable};
+use tenure_policy::{config::Config, owner_table::OwnerTable};
 use tenure_types::{ExtendedDuration, selector::Selector};
 
 use super::{ChangeCommand, Changer, ObjectName};
@@ -14,7 +14,7 @@ use crate::{
     cluster::ConnectArgs,
     floors::duration,
     list::{gather::Gatherer, row::WorkloadRow, row::WorkloadState},
-    print::{AlreadyReported, print, tell},
+    print::{AlreadyReported, print, print_message},
 };
 
 /// Flags that select workloads by the records of their pauses. All of them must hold.
@@ -90,12 +90,14 @@ pub async fn run<C: ChangeCommand>(command: C, connect: ConnectArgs, dry_run: bo
     });
     let (done, refused) = changer.change_all(objects).await?;
     if rows.is_empty() {
-        tell(&format!("No paused workloads to {} found{place}.", C::VERB));
+        print_message(&format!("No paused workloads to {} found{place}.", C::VERB));
     } else {
         print(&summary(C::VERB, done, refused, dry_run))?;
     }
     if inactive > 0 {
-        tell(&format!("{inactive} deactivated left out: kubectl tenure activate lets them run again."));
+        print_message(&format!(
+            "{inactive} deactivated left out: kubectl tenure activate lets them run again."
+        ));
     }
     ensure!(refused == 0 && !is_incomplete, AlreadyReported);
     Ok(())

@@ -13,7 +13,7 @@ use tenure_types::projection::WholeObject;
 use tokio::time::sleep;
 
 use super::{BETWEEN_TRIES, ChangeCommand, Changer, FIELD_MANAGER, ObjectName, TRIES, is_stale};
-use crate::{cluster::explain, print::tell};
+use crate::{cluster::explain, print::print_message};
 
 impl<C: ChangeCommand> Changer<C> {
     /// Hands back the fields that a change has restored, in a write of its own. If the write fails,
@@ -24,7 +24,7 @@ impl<C: ChangeCommand> Changer<C> {
         }
         if let Err(error) = try_to_hand_back(object.name, api, changed).await {
             let error = explain(error);
-            tell(&format!(
+            print_message(&format!(
                 "The fields of {object} are still managed by {FIELD_MANAGER} until the keeper hands them back: {error:#}"
             ));
         }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 use tenure_policy::{
     kueue,
-    owners::{OwnerTable, PauseRule},
+    owner_table::{OwnerTable, PauseRule},
     pause::{self, OwnerObject, Return},
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
@@ -198,7 +198,7 @@ impl<'o> ChangeSubject<'o> {
         let rule = self.rules().into_iter().find(|rule| rule.field == record.field);
         let resume = rule.and_then(|rule| Some(rule.command.as_ref()?.resume.clone()));
         let before = resume.as_ref().map(|action| pause::command(found, action));
-        let told = move |now: &Value| {
+        let message = move |now: &Value| {
             let field = &record.field;
             let value = OwnerObject(now).at(field);
             let shown = shown(value);
@@ -218,7 +218,7 @@ impl<'o> ChangeSubject<'o> {
             Ok(format!("{word} ({field}: {shown})"))
         };
         let note = (!notes.is_empty()).then(|| notes.join("\n"));
-        ObjectChange { before, ..ObjectChange::new(patch, told, note) }
+        ObjectChange { before, ..ObjectChange::new(patch, message, note) }
     }
 }
 
@@ -237,7 +237,7 @@ pub struct ObjectChange {
     /// The Command of Volcano that is sent after the patch. None: no Command.
     pub after: Option<Value>,
     /// Makes the message on standard output.
-    pub told: ChangeMessage,
+    pub message: ChangeMessage,
     /// A note for standard error, which is printed unless the write is a dry run or one of many.
     pub note: Option<String>,
 }
@@ -246,9 +246,9 @@ impl ObjectChange {
     /// Returns a change by a single patch, without Commands.
     pub fn new(
         patch: Value,
-        told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,
+        message: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,
         note: Option<String>,
     ) -> Self {
-        Self { patch, otherwise: Vec::new(), before: None, after: None, told: Box::new(told), note }
+        Self { patch, otherwise: Vec::new(), before: None, after: None, message: Box::new(message), note }
     }
 }

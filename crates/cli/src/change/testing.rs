@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
-use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
+use tenure_policy::{owner_table::OwnerTable, pause::OwnerObject};
 
 use super::{ChangeCommand, ChangeSubject, ObjectChange, ObjectName};
 use crate::cluster::{Clock, ResourceKinds};
@@ -42,8 +42,8 @@ pub fn judged<C: ChangeCommand>(command: &C, kind: &str, found: &Value) -> Resul
 }
 
 /// Returns the message about a change, by the object after it.
-pub fn told(change: &ObjectChange, now: &Value) -> Result<String, String> {
-    (change.told)(now).map_err(|error| error.to_string())
+pub fn message(change: &ObjectChange, now: &Value) -> Result<String, String> {
+    (change.message)(now).map_err(|error| error.to_string())
 }
 
 /// The record of a pause.

@@ -15,7 +15,7 @@ use kube::{
         discovery::v2::{APIGroupDiscovery, APIResourceDiscovery},
     },
 };
-use tenure_policy::{expiry::Family, owners::OwnerTable};
+use tenure_policy::{expiry::Family, owner_table::OwnerTable};
 use tenure_types::podgroup::PodGroupKind;
 
 /// A kind of object in one version of its group.

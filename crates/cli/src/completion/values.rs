@@ -6,7 +6,7 @@
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use futures::TryStreamExt;
-use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
+use tenure_policy::{config::Config, expiry::Family, owner_table::OwnerTable};
 
 use super::Completion;
 use crate::{

@@ -2,7 +2,7 @@ use serde_json::json;
 use tenure_types::keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL};
 
 use super::*;
-use crate::change::{testing::judged, testing::object, testing::record, testing::told};
+use crate::change::{testing::judged, testing::message, testing::object, testing::record};
 
 fn job(annotations: &[(&str, &str)], suspend: bool) -> Value {
     let template = json!({"metadata": {"labels": {"kai.scheduler/queue": "research"}}});
@@ -28,9 +28,9 @@ fn what_runs_is_paused_and_marked_in_one_write() {
     );
     let text = json!(record).to_string();
     let now = object(&[("paused", &text), ("active", "false")], &json!({"suspend": true}));
-    assert_eq!(told(&deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
+    assert_eq!(message(&deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
     let dropped = object(&[("paused", &text)], &json!({}));
-    assert!(told(&deactivation, &dropped).unwrap_err().contains("didn't keep"));
+    assert!(message(&deactivation, &dropped).unwrap_err().contains("didn't keep"));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn what_would_come_back_by_itself_stays_and_activation_takes_back_what_the_pause
     assert_eq!(annotations["tenure.dev/requeue-state"], r#"{"count":2}"#);
     let expected: PausedRecord = serde_json::from_str(&before).unwrap();
     assert_eq!(noted(&deactivation), PausedRecord { reason: "Deactivated".into(), ..expected });
-    let said = told(&deactivation, &waiting).unwrap();
+    let said = message(&deactivation, &waiting).unwrap();
     assert_eq!(said, "deactivated (it was paused already, because of PodsReadyTimeout)");
 }
 

@@ -40,7 +40,7 @@ pub struct Gatherer {
     /// Selects workloads by their own labels.
     pub selector: Option<Selector>,
     /// The warnings that were printed.
-    told: HashSet<String>,
+    printed: HashSet<String>,
     /// The warnings since a caller emptied this set.
     pub warnings: BTreeSet<String>,
     /// The error of the last read of queues, unless it was a missing right. No queue is known then.
@@ -58,7 +58,7 @@ impl Gatherer {
         t9k_system_namespace: String,
         config: Config,
     ) -> Self {
-        let (told, warnings, queues_failed) = Default::default();
+        let (printed, warnings, queues_failed) = Default::default();
         Self {
             cluster,
             discovered: Instant::now(),
@@ -66,7 +66,7 @@ impl Gatherer {
             t9k_system_namespace,
             config,
             selector: None,
-            told,
+            printed,
             warnings,
             queues_failed,
             is_silent: false,
@@ -81,9 +81,9 @@ impl Gatherer {
     /// Prints a warning on standard error, unless it was printed before.
     pub fn warn(&mut self, what: String) {
         self.warnings.insert(what.clone());
-        if !self.is_silent && !self.told.contains(&what) {
+        if !self.is_silent && !self.printed.contains(&what) {
             warn(&what);
-            self.told.insert(what);
+            self.printed.insert(what);
         }
     }
 
@@ -110,7 +110,7 @@ impl Gatherer {
         let not_listed = view.snapshot.list(&self.cluster, lists, self.owners()).await;
         let failed = not_listed.iter().find(|of| !of.is_forbidden && of.kind.resource.kind == "Queue");
         self.queues_failed = failed.map(|of| with_causes(&of.error));
-        self.tell_of(&not_listed, "what they say isn't shown");
+        self.warn_not_listed(&not_listed, "what they say isn't shown");
         Ok(view)
     }
 
@@ -148,7 +148,7 @@ impl Gatherer {
     }
 
     /// Warns about kinds that aren't listed. `so` says what follows from a missing right.
-    fn tell_of(&mut self, not_listed: &[NotListed], so: &str) {
+    fn warn_not_listed(&mut self, not_listed: &[NotListed], so: &str) {
         let (forbidden, failed): (Vec<_>, Vec<_>) = not_listed.iter().partition(|of| of.is_forbidden);
         for NotListed { error, .. } in failed {
             self.warn(with_causes(error));
@@ -168,7 +168,7 @@ impl Gatherer {
         if not_listed.len() == wanted && wanted > 0 {
             return Err(not_listed.swap_remove(0).error);
         }
-        self.tell_of(&not_listed, "what is paused of them is left out");
+        self.warn_not_listed(&not_listed, "what is paused of them is left out");
         self.ask(&mut view).await;
         Ok((view.rows(self.now()), not_listed.iter().any(|of| !of.is_forbidden)))
     }
@@ -183,16 +183,16 @@ impl Gatherer {
                 return;
             }
             owners.truncate(ROUND);
-            let looks = owners.into_iter().map(async |(namespace, owner)| {
+            let reads = owners.into_iter().map(async |(namespace, owner)| {
                 if forbidden.contains(&(owner.api_version.clone(), owner.kind.clone())) {
                     return (owner, None);
                 }
-                let look = self.cluster.look_up(&namespace, &owner).await;
-                (owner, Some(look))
+                let read = self.cluster.find_owner(&namespace, &owner).await;
+                (owner, Some(read))
             });
-            let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
-            for (owner, look) in looks {
-                match look {
+            let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
+            for (owner, read) in reads {
+                match read {
                     Some(Ok(met)) => {
                         let met = met.as_ref();
                         let met = met.map(|of| (&of.metadata, OwnerObject(&of.value).is_finished()));

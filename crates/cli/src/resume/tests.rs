@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::change::{testing, testing::told};
+use crate::change::{testing, testing::message};
 
 fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<ObjectChange, String> {
     let fields = fields.iter().map(|field| (*field).to_owned()).collect();
@@ -22,7 +22,7 @@ fn a_pause_is_taken_back_as_its_record_says() {
     let resumption = judged("deployment", &paused, &[]).unwrap();
     assert_eq!(resumption.patch["spec"], json!({"replicas": 2}));
     let now = json!({"spec": {"replicas": 2}});
-    assert_eq!(told(&resumption, &now), Ok("resumed (spec.replicas: 2)".into()));
+    assert_eq!(message(&resumption, &now), Ok("resumed (spec.replicas: 2)".into()));
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_field_that_was_absent_is_removed() {
     let paused = object(&record("spec.suspend", &json!(true), &Value::Null), &json!({"suspend": true}));
     let resumption = judged("job", &paused, &[]).unwrap();
     assert_eq!(resumption.patch["spec"], json!({"suspend": null}));
-    assert_eq!(told(&resumption, &json!({"spec": {}})), Ok("resumed (spec.suspend: unset)".into()));
+    assert_eq!(message(&resumption, &json!({"spec": {}})), Ok("resumed (spec.suspend: unset)".into()));
 }
 
 #[test]
@@ -38,14 +38,14 @@ fn what_somebody_has_set_since_stays() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 5}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
     assert_eq!(resumption.patch.get("spec"), None);
-    assert!(told(&resumption, &paused).unwrap().starts_with("resumed (spec.replicas: 5, which "));
+    assert!(message(&resumption, &paused).unwrap().starts_with("resumed (spec.replicas: 5, which "));
 }
 
 #[test]
 fn a_field_that_the_server_keeps_is_a_failure() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert!(told(&resumption, &paused).unwrap_err().contains("spec.replicas is 0 still"));
+    assert!(message(&resumption, &paused).unwrap_err().contains("spec.replicas is 0 still"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ mod activate {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::change::testing::{judged, object, record, told};
+    use crate::change::testing::{judged, message, object, record};
 
     fn suspended(reason: &str, more: &[(&str, &str)]) -> Value {
         let record = record(reason, "spec.suspend", &json!(true), &json!(false));
@@ -168,7 +168,7 @@ mod activate {
             let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
             assert_eq!(activation.patch, json!({"metadata": metadata, "spec": {"suspend": false}}));
             let now = json!({"spec": {"suspend": false}});
-            assert_eq!(told(&activation, &now), Ok("activated (spec.suspend: false)".into()));
+            assert_eq!(message(&activation, &now), Ok("activated (spec.suspend: false)".into()));
         }
     }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tenure_policy::{config::Config, expiry::Family, usage::DEFAULT_RESOURCE};
 use tenure_types::{
     room::PodWithRoom,
-    usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageRecord},
+    usage_record::{USAGE_CONFIG_MAP, USAGE_KEY, UsageRecord},
 };
 
 use super::{

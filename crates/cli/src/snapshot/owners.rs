@@ -11,7 +11,7 @@ use tenure_index::Uid;
 use tenure_policy::{
     climb::{Action, FoundOwner, OwnerLookup, OwnerState},
     naming::group_of,
-    owners::{EndedWhen, PausableKinds},
+    owner_table::{EndedWhen, PausableKinds},
     pause::OwnerObject,
 };
 use tenure_types::{

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     core::v1::Container,
 };
 use kube::ResourceExt;
-use tenure_policy::owners::is_subdomain;
+use tenure_policy::owner_table::is_subdomain;
 
 use super::{Check, CheckFailure, CheckResult, Inspector};
 use crate::{

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use super::look::PageLook;
+use super::content::PageLook;
 
 pub const PAGE: &str = include_str!("page/index.html");
 pub const SIGN_IN: &str = include_str!("page/sign-in.html");
@@ -32,9 +32,9 @@ const LINKS: [(&str, &str); 3] = [
 ];
 
 /// Returns the page as one file, which loads nothing, with the data of a read in it.
-pub fn exported(look: &PageLook) -> Result<String> {
+pub fn exported(content: &PageLook) -> Result<String> {
     // only `<` could end the script in which the data stands
-    let data = serde_json::to_string(look)?.replace('<', "\\u003c");
+    let data = serde_json::to_string(content)?.replace('<', "\\u003c");
     let [style, vendor, script] = LINKS.map(|(_, text)| text);
     let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
     let head = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">");
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn an_exported_page_is_one_file_whose_data_can_not_end_its_script() {
         let name = "</script><script>alert(1)</script>";
-        let look =
+        let content =
             PageLook { rows: [(name.to_owned(), json!({"queue": name}))].into(), ..PageLook::default() };
-        let page = exported(&look).unwrap();
+        let page = exported(&content).unwrap();
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert!(LINKS.iter().all(|(link, _)| PAGE.contains(link) && !page.contains(link)));
         assert!(!page.contains("src=\""));

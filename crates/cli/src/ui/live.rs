@@ -17,7 +17,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::look::PageLook;
+use super::content::PageLook;
 
 /// The number of messages by which a page may be late. A page that is later gets everything again.
 const LATE: usize = 16;
@@ -35,7 +35,7 @@ pub struct Live {
 
 #[derive(Debug)]
 struct LastLook {
-    look: PageLook,
+    content: PageLook,
     at: Instant,
     /// The longest time until the next read, unless that takes longer than this one.
     every: Duration,
@@ -47,12 +47,12 @@ impl LastLook {
     /// Returns a message about what differs from an earlier read, with the age of this one.
     /// `is_all`: the page forgets all that it knows.
     fn message(&self, before: &PageLook, is_all: bool) -> PageMessage {
-        let Self { look, at, every, error } = self;
-        let (rows, parts) = (changes(&before.rows, &look.rows), changes(&before.parts, &look.parts));
+        let Self { content, at, every, error } = self;
+        let (rows, parts) = (changes(&before.rows, &content.rows), changes(&before.parts, &content.parts));
         let [age, every] =
             [at.elapsed(), *every].map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let message = json!({
-            "now": look.now, "age": age, "every": every, "error": error, "all": is_all, "rows": rows, "parts": parts,
+            "now": content.now, "age": age, "every": every, "error": error, "all": is_all, "rows": rows, "parts": parts,
         });
         message.to_string().into()
     }
@@ -60,8 +60,8 @@ impl LastLook {
 
 impl Live {
     /// Returns the state after the first read.
-    pub fn new(look: PageLook) -> Self {
-        let seen = LastLook { look, at: Instant::now(), every: Duration::ZERO, error: None };
+    pub fn new(content: PageLook) -> Self {
+        let seen = LastLook { content, at: Instant::now(), every: Duration::ZERO, error: None };
         Self { seen: Mutex::new(seen), messages: broadcast::channel(LATE).0, opened: Notify::new() }
     }
 
@@ -81,22 +81,23 @@ impl Live {
     }
 
     /// Tells the pages what has changed, even if nothing has: the read is recent.
-    pub fn show(&self, look: PageLook, every: Duration) {
+    pub fn show(&self, content: PageLook, every: Duration) {
         let mut seen = self.seen.lock();
-        let before = std::mem::replace(&mut *seen, LastLook { look, at: Instant::now(), every, error: None });
+        let before =
+            std::mem::replace(&mut *seen, LastLook { content, at: Instant::now(), every, error: None });
         // an error means that no page is open
-        let _ = self.messages.send(seen.message(&before.look, false));
+        let _ = self.messages.send(seen.message(&before.content, false));
     }
 
     pub fn fail(&self, error: &str) {
         let mut seen = self.seen.lock();
         seen.error = Some(error.to_owned());
-        let _ = self.messages.send(seen.message(&seen.look, false));
+        let _ = self.messages.send(seen.message(&seen.content, false));
     }
 
     /// Returns the row of a workload, as the last read has it. None: the workload is gone.
     pub fn row(&self, id: &str) -> Option<Value> {
-        self.seen.lock().look.rows.get(id).cloned()
+        self.seen.lock().content.rows.get(id).cloned()
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    fn look(rows: &[(&str, u32)]) -> PageLook {
+    fn content(rows: &[(&str, u32)]) -> PageLook {
         let rows = rows.iter().map(|(id, value)| ((*id).to_owned(), json!(value)));
         PageLook { rows: rows.collect(), ..PageLook::default() }
     }
@@ -130,10 +131,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_is_told_all_and_then_the_rows_that_change() {
-        let live = Live::new(look(&[("a", 1), ("b", 2)]));
+        let live = Live::new(content(&[("a", 1), ("b", 2)]));
         let (all, mut messages) = live.open();
         assert_eq!((&read(&all)["rows"], &read(&all)["all"]), (&json!({"a": 1, "b": 2}), &json!(true)));
-        live.show(look(&[("a", 1), ("c", 3)]), Duration::from_secs(1));
+        live.show(content(&[("a", 1), ("c", 3)]), Duration::from_secs(1));
         let changed = read(&messages.recv().await.unwrap());
         assert_eq!((&changed["rows"], &changed["all"]), (&json!({"b": null, "c": 3}), &json!(false)));
         live.fail("away");
@@ -145,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_read_while_no_page_is_open() {
-        let live = Live::new(look(&[]));
+        let live = Live::new(content(&[]));
         let waits = timeout(Duration::from_millis(20), live.watched());
         assert!(waits.await.is_err());
         let (_, open) = live.open();

@@ -31,15 +31,15 @@ use tokio::{
 use super::{
     assets,
     child::{Child, ChildObject, EXPLAIN},
+    content::shown,
     live::Live,
-    look::shown,
     rights::{Rights, verb_of},
     sign_in::{self, SignIn},
     simulation::TriedLimits,
 };
 use crate::{
     floors::duration,
-    print::{tell, with_causes},
+    print::{print_message, with_causes},
 };
 
 /// The server, bound to its port.
@@ -108,23 +108,23 @@ impl UiServer {
     pub fn announce(&self, no_browser: bool) {
         let Self { address, page, .. } = self;
         let (port, code) = (address.port(), page.sign_in.code());
-        tell(&format!("The page is at http://{address}/ until Ctrl-C."));
+        print_message(&format!("The page is at http://{address}/ until Ctrl-C."));
         let file = page.sign_in.write_file(*address);
         match &file {
             Ok(file) if no_browser => {
-                tell(&format!("On this machine, open {} in a browser.", file.display()));
+                print_message(&format!("On this machine, open {} in a browser.", file.display()));
             }
             Ok(file) => {
                 if let Err(error) = sign_in::open(file) {
-                    tell(&format!("No browser can be opened: {error}"));
+                    print_message(&format!("No browser can be opened: {error}"));
                 }
             }
-            Err(error) => tell(&format!("No browser is opened: {}", with_causes(error))),
+            Err(error) => print_message(&format!("No browser is opened: {}", with_causes(error))),
         }
         if no_browser {
-            tell(&format!("From another machine: ssh -L {port}:127.0.0.1:{port} HOST"));
+            print_message(&format!("From another machine: ssh -L {port}:127.0.0.1:{port} HOST"));
         }
-        tell(&format!("Or open http://127.0.0.1:{port}/ and sign in with the code {code}"));
+        print_message(&format!("Or open http://127.0.0.1:{port}/ and sign in with the code {code}"));
     }
 
     /// Serves requests. Returns only with an error.
@@ -231,7 +231,10 @@ async fn index(State(page): SharedPage, headers: HeaderMap) -> Html<&'static str
 async fn exchange(State(page): SharedPage, Form(SignInCode { code }): Form<SignInCode>) -> Response {
     match page.sign_in.exchange(&code) {
         Ok(Some((cookie, key))) => {
-            tell(&format!("A browser has signed in. The code for another one is {}", page.sign_in.code()));
+            print_message(&format!(
+                "A browser has signed in. The code for another one is {}",
+                page.sign_in.code()
+            ));
             ([(header::SET_COOKIE, cookie)], Html(assets::SIGNED_IN.replace("KEY", key))).into_response()
         }
         Ok(None) => (StatusCode::UNAUTHORIZED, Html(assets::SIGN_IN)).into_response(),
@@ -242,7 +245,7 @@ async fn exchange(State(page): SharedPage, Form(SignInCode { code }): Form<SignI
 /// Sends all that is known, and then each change, as server-sent events.
 async fn events(State(page): SharedPage) -> Response {
     let (first, messages) = page.live.open();
-    let told = stream::unfold((Some(first), messages), move |(first, mut messages)| {
+    let updates = stream::unfold((Some(first), messages), move |(first, mut messages)| {
         let live = Arc::clone(&page.live);
         async move {
             let message = match first {
@@ -260,7 +263,7 @@ async fn events(State(page): SharedPage) -> Response {
             Some((Ok::<_, Infallible>(format!("data: {message}\n\n")), (None, messages)))
         }
     });
-    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(told)).into_response()
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(updates)).into_response()
 }
 
 /// Returns the explanation of a workload, its events, and the verb that the user may apply to it.

@@ -62,8 +62,8 @@ research   nvidia.com/gpu   0.50   0        0        8.00    0       0
 fn a_gap_is_told() {
     let gap = json!({"from": "2026-01-01T01:00:00Z", "to": "2026-01-01T02:00:00Z"});
     let record = UsageRecord { gaps: 2, last_gap: serde_json::from_value(gap).unwrap(), ..record() };
-    let told = "2 times, the last from 2026-01-01T01:00:00Z to 2026-01-01T02:00:00Z.\n";
-    assert!(shown(&[], &record).ends_with(told));
+    let message = "2 times, the last from 2026-01-01T01:00:00Z to 2026-01-01T02:00:00Z.\n";
+    assert!(shown(&[], &record).ends_with(message));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use kube::CustomResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
-use tenure_policy::{field::FieldError, owners::is_subdomain, review::Reviewable};
+use tenure_policy::{field::FieldError, owner_table::is_subdomain, review::Reviewable};
 use tenure_types::{
     runai::{SPEC_ANNOTATIONS, v2, v3alpha1},
     tensorstack::v1beta1,

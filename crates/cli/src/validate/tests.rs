@@ -17,13 +17,13 @@ fn queue(name: &str, spec: Value) -> Document {
 
 fn judged(documents: &[Document]) -> Vec<(String, Vec<String>, Vec<String>)> {
     let verdicts = Verdicts::of(documents, "t9k-system", &Config::default());
-    let told = |verdict: &ValidationResult| {
+    let parts = |verdict: &ValidationResult| {
         assert_eq!(verdict.allowed, verdict.errors.is_empty());
         let errors =
             verdict.errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
         (verdict.object(), errors, verdict.warnings.clone())
     };
-    verdicts.reviewed.iter().map(told).collect()
+    verdicts.reviewed.iter().map(parts).collect()
 }
 
 #[test]

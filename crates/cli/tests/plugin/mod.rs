@@ -28,10 +28,10 @@ pub fn plugin(directory: &Path, line: &str) -> Command {
 
 /// Returns standard output, standard error and the exit code of the plugin.
 pub fn run(directory: &TempDir, line: &str) -> (String, String, i32) {
-    told(plugin(directory.path(), line).stdin(Stdio::null()).output().unwrap())
+    outcome(plugin(directory.path(), line).stdin(Stdio::null()).output().unwrap())
 }
 
-pub fn told(output: Output) -> (String, String, i32) {
+pub fn outcome(output: Output) -> (String, String, i32) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr), output.status.code().unwrap())
 }

@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// An index with a queue of one hour, and what is told of own ceilings once it has seen these pods.
-    fn told(
+    fn take_all(
         pods: &[projection::Pod],
         prepare: impl FnOnce(&mut CeilingIndex),
     ) -> Vec<(AnnotatedKind, String, IneffectiveReason)> {
@@ -375,13 +375,13 @@ mod tests {
         for pod in pods {
             index.apply_pod(pod);
         }
-        let mut told = Vec::new();
+        let mut taken = Vec::new();
         loop {
             let notes = index.take_ineffective(10, Timestamp::UNIX_EPOCH);
             if notes.is_empty() {
-                return told;
+                return taken;
             }
-            told.extend(notes.into_iter().map(|note| (note.bearer, note.name, note.why)));
+            taken.extend(notes.into_iter().map(|note| (note.bearer, note.name, note.why)));
         }
     }
 
@@ -394,13 +394,13 @@ mod tests {
     #[test]
     fn an_own_ceiling_that_is_longer_than_the_queues_is_told_of_its_bearer() {
         let bearing = pod("a", &json!({"annotations": max_duration("2h")}));
-        assert_eq!(told(&[bearing], |_| {}), [(AnnotatedKind::Pod, "a".into(), longer())]);
+        assert_eq!(take_all(&[bearing], |_| {}), [(AnnotatedKind::Pod, "a".into(), longer())]);
 
         let owner =
             json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
         let pods = ["a", "b"].map(|name| pod(name, &json!({"ownerReferences": [owner]})));
         let job = json!({"name": "j", "namespace": "ns", "uid": "j", "annotations": max_duration("2h")});
-        let of_owner = told(&pods, |index| index.apply_owner(7, &serde_json::from_value(job).unwrap()));
+        let of_owner = take_all(&pods, |index| index.apply_owner(7, &serde_json::from_value(job).unwrap()));
         assert_eq!(of_owner, [(AnnotatedKind::Owner(7), "j".into(), longer())]);
 
         let group = json!({
@@ -408,7 +408,7 @@ mod tests {
             "spec": {"queue": "own", "minMember": 1},
         });
         let member = pod("a", &json!({"annotations": {"pod-group-name": "g"}}));
-        let of_group = told(&[member], |index| {
+        let of_group = take_all(&[member], |index| {
             index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
         });
         assert_eq!(of_group, [(AnnotatedKind::PodGroup(PodGroupKind::Runai), "g".into(), longer())]);
@@ -417,17 +417,17 @@ mod tests {
     #[test]
     fn an_own_ceiling_that_counts_or_may_count_is_not_told_of() {
         for text in ["30m", "1h"] {
-            assert_eq!(told(&[pod("a", &json!({"annotations": max_duration(text)}))], |_| {}), []);
+            assert_eq!(take_all(&[pod("a", &json!({"annotations": max_duration(text)}))], |_| {}), []);
         }
         let elsewhere = |queue: &str| {
             let more = json!({"labels": {"kai.scheduler/queue": queue}, "annotations": max_duration("2h")});
             pod("a", &more)
         };
-        assert_eq!(told(&[elsewhere("gone")], |_| {}), []);
+        assert_eq!(take_all(&[elsewhere("gone")], |_| {}), []);
         let unbounded = |index: &mut CeilingIndex| {
             index.apply_queue("unbounded", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         };
-        assert_eq!(told(&[elsewhere("unbounded")], unbounded), []);
+        assert_eq!(take_all(&[elsewhere("unbounded")], unbounded), []);
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
             });
             serde_json::from_value(metadata).unwrap()
         };
-        let notes = told(&[], |index| {
+        let notes = take_all(&[], |index| {
             index.apply_owner(1, &bearing("set", json!([deployment])));
             index.apply_owner(0, &bearing("d", json!([])));
         });

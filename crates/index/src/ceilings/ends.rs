@@ -50,18 +50,18 @@ impl CeilingIndex {
     /// workload's object has changed, or whose workload was stale or too young before.
     pub fn stale_ends(&mut self, now: Timestamp) -> Vec<StaleEnd> {
         self.reschedule();
-        let (mut looks, mut still) = (HashMap::new(), HashSet::new());
+        let (mut checks, mut still) = (HashMap::new(), HashSet::new());
         for uid in self.reader.deadlines.take_moved_ends() {
             let Some((namespace, object)) = self.object_of(uid) else { continue };
-            let look = looks.entry((namespace.clone(), object));
-            match look.or_insert_with(|| self.look_at_end(&namespace, object, now)) {
+            let check = checks.entry((namespace.clone(), object));
+            match check.or_insert_with(|| self.check_end(&namespace, object, now)) {
                 EndCheck::Right => {}
                 EndCheck::Later | EndCheck::Stale(_) => _ = still.insert(uid),
             }
         }
         self.reader.deadlines.moved_ends = Some(still);
-        let stale = |look| if let EndCheck::Stale(stale) = look { Some(stale) } else { None };
-        looks.into_values().filter_map(stale).collect()
+        let stale = |check| if let EndCheck::Stale(stale) = check { Some(stale) } else { None };
+        checks.into_values().filter_map(stale).collect()
     }
 
     /// Returns a pod of a workload whose object shows another end, and takes the workload off the
@@ -69,7 +69,7 @@ impl CeilingIndex {
     /// now, or the run is too young.
     pub fn take_stale_end(&mut self, known: &StaleEnd, failures: u8, now: Timestamp) -> Option<DueBatch> {
         self.reschedule();
-        let EndCheck::Stale(stale) = self.look_at_end(&known.namespace, known.object, now) else {
+        let EndCheck::Stale(stale) = self.check_end(&known.namespace, known.object, now) else {
             return None;
         };
         let all: Vec<Uid> = self.pods_showing(&known.namespace, known.object).map(|(uid, _)| uid).collect();
@@ -77,7 +77,7 @@ impl CeilingIndex {
         let task = if stale.end.is_some() { Task::Note } else { Task::Withdraw };
         let now = now.as_millisecond();
         let mut first = self.reader.deadlines.get(stale.pod)?.due(stale.pod, task, (now, now));
-        (first.told, first.attempts) = (in_time(stale.shown), failures);
+        (first.announced_end, first.attempts) = (in_time(stale.shown), failures);
         Some(DueBatch { task, first, rest: Vec::new() })
     }
 
@@ -138,7 +138,7 @@ impl CeilingIndex {
     }
 
     /// Compares the first end among the pods of an object with the end that the object shows.
-    fn look_at_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> EndCheck {
+    fn check_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> EndCheck {
         let first = self.pods_showing(namespace, object).min_by_key(|(uid, pod)| (pod.expiry.at, *uid));
         let Some((pod, first)) = first else { return EndCheck::Right };
         let shown =
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(world.stale(20), [("job".to_owned(), None)]);
         let stale = world.0.stale_ends(at(20)).remove(0);
         let batch = world.0.take_stale_end(&stale, 0, at(20)).unwrap();
-        assert_eq!((batch.task, batch.first.told), (Task::Withdraw, Some(at(50))));
+        assert_eq!((batch.task, batch.first.announced_end), (Task::Withdraw, Some(at(50))));
         world.job("job", None);
         assert_eq!(world.stale(20), []);
     }
@@ -306,7 +306,7 @@ mod tests {
         assert!(!world.0.is_pressed(at(100)));
         assert!(world.0.is_pressed(at(101)));
         let batch = world.0.next_batch(at(101)).unwrap();
-        world.0.settle(&batch, crate::BatchCoverage::All, crate::ActionOutcome::Failed, at(101));
+        world.0.record_outcome(&batch, crate::BatchCoverage::All, crate::ActionOutcome::Failed, at(101));
         assert!(!world.0.is_pressed(at(102)), "what was tried holds up nothing");
     }
 }

@@ -20,14 +20,14 @@ const MOMENT: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Default)]
 pub struct MissingQueues {
     since: BTreeMap<(Family, String), Timestamp>,
-    /// The queues that were deleted since the last look.
+    /// The queues that were deleted since the last refresh.
     pub gone: Vec<(Family, String)>,
 }
 
 impl MissingQueues {
     /// Looks for queues that are missing since a change that was seen at `now`. Forgets queues that
     /// exist again, and deleted queues after `MOMENT`.
-    pub fn look(&mut self, objects: &mut ClusterObjects, now: Timestamp) {
+    pub fn refresh(&mut self, objects: &mut ClusterObjects, now: Timestamp) {
         let absent = Family::ALL.into_iter().flat_map(|family| {
             let tree = objects.queues[family].tree();
             let parents = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref());
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((batch.task, batch.first.deadline), (Task::Announce, at(350)));
         let notice = index.run_state(&pod(), (Family::Runai, "leaf"), None, None, at(51)).notice;
         assert_eq!(notice.to_string(), "5m", "another keeper judges by the same point");
-        index.settle(&batch, BatchCoverage::All, ActionOutcome::Acted, at(51));
+        index.record_outcome(&batch, BatchCoverage::All, ActionOutcome::Acted, at(51));
         assert_eq!(index.next_batch(at(350)), None);
         assert_eq!(index.next_batch(at(351)).unwrap().task, Task::Expire);
     }

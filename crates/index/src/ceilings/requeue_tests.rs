@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
     floor::{Floors, PartialFloors},
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     ready::{Cause, PodsReady},
     requeue::Backoff,
 };
@@ -235,7 +235,7 @@ fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready
     let mut now = at(11);
     for wait in [5, 10, 20, 40, 40] {
         let group = evicted(&mut index, now).unwrap();
-        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, now);
+        index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, now);
         let next = index.next_due_after(Timestamp::MIN).unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
@@ -251,13 +251,13 @@ fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_u
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
     let group = evicted(&mut index, at(11)).unwrap();
     assert!(!group.first.outlives);
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Paused, at(11));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Paused, at(11));
     index.apply_pod(&pod("b", "job", Is::Scheduled(1)));
     let later = at(60);
     let mut outlive = Vec::new();
     while let Some(group) = evicted(&mut index, later) {
         outlive.extend(group.pods().map(|pod| (pod.name.clone(), pod.outlives)));
-        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, later);
+        index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, later);
     }
     outlive.sort();
     assert_eq!(outlive, [("a".to_owned(), true), ("b".to_owned(), false)], "one group each");
@@ -275,10 +275,10 @@ fn all_pods_of_an_owner_outlive_its_pause_even_if_they_were_due_later() {
     let group = evicted(&mut index, at(10) + SignedDuration::from_millis(1)).unwrap();
     assert_eq!(group.pods().count(), 1, "the others aren't due yet");
     let in_flight = evicted(&mut index, at(12)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Paused, at(12));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Paused, at(12));
     let outlives = ["a", "b", "c"].map(|name| index.outlives(Uid::of(name)));
     assert_eq!(outlives, [true, true, false]);
-    index.settle(&in_flight, BatchCoverage::All, ActionOutcome::Acted, at(12));
+    index.record_outcome(&in_flight, BatchCoverage::All, ActionOutcome::Acted, at(12));
     assert!(index.outlives(Uid::of("b")), "what was handed out before, too");
 }
 
@@ -699,7 +699,7 @@ impl Simulation {
                 life.returns = Some(returns);
                 paused(&mut self.index, &name, now, Some(returns), &json!({}));
             }
-            self.index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, now);
+            self.index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, now);
         }
     }
 

@@ -14,7 +14,7 @@ use tenure_policy::{
     expiry::Family,
     kueue::{KueueQueue, KueueQueues},
     notice::NoticePoints,
-    owners::{OnExpiry, OwnerTable, PauseRule},
+    owner_table::{OnExpiry, OwnerTable, PauseRule},
 };
 
 use crate::{ActionOutcome, BatchCoverage, DueBatch, Task, Uid};
@@ -113,7 +113,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     assert_eq!(index.next_batch(at(20)), None);
     tensorstack(&mut index, "10s");
     let group = index.next_batch(at(20)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(20));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(20));
     tensorstack(&mut index, "1h");
     assert_eq!(index.next_batch(at(100)), None);
     index.delete_queue(Family::Tensorstack, "demo");
@@ -190,7 +190,7 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     let group = index.next_batch(at(20)).unwrap();
-    index.settle(&group, BatchCoverage::First, ActionOutcome::Final, at(20));
+    index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Final, at(20));
     assert_eq!(index.next_due_after(Timestamp::MIN), None);
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     assert_eq!(index.next_due_after(Timestamp::MIN), None, "the same owner");
@@ -266,7 +266,7 @@ fn what_did_not_help_is_due_again_ever_later() {
         index.apply_pod(&pod("a", &json!({})));
         assert_eq!(index.next_batch(at(now)).as_ref(), Some(&group), "until the result is known");
         assert_eq!(group.first.deadline, at(10), "a retry doesn't hide how late it is");
-        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(now));
+        index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(now));
         assert_eq!(index.next_batch(at(now + wait)), None);
         now += wait + 1;
     }
@@ -309,7 +309,7 @@ fn pods_of_one_controller_are_due_again_at_once_and_by_themselves_if_only_the_fi
     index.apply_pod(&pod("third", &json!({"metadata": {"creationTimestamp": at(-3)}})));
     let group = index.next_batch(at(20)).unwrap();
     assert_eq!(group.pods().count(), 3);
-    index.settle(&group, BatchCoverage::First, ActionOutcome::Acted, at(20));
+    index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Acted, at(20));
     assert_eq!(batches(&mut index, at(20)), [[Uid::of("second")], [Uid::of("third")]]);
 }
 
@@ -340,7 +340,7 @@ fn a_workload_is_told_once_before_its_end() {
     assert_eq!(index.next_batch(at(40)), None);
     let group = index.next_batch(at(41)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(41));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(41));
     assert_eq!(index.next_batch(at(60)), None);
     assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
@@ -350,7 +350,7 @@ fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Failed, at(55));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Failed, at(55));
     assert_eq!(index.next_batch(at(60)), None);
     assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
@@ -360,20 +360,23 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(41));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(41));
     set_notice(&mut index, "5m", "20s");
     let group = index.next_batch(at(42)).unwrap();
-    assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(42));
+    assert_eq!(
+        (group.task, group.first.deadline, group.first.announced_end),
+        (Task::Announce, at(300), Some(at(60)))
+    );
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(42));
     assert_eq!(index.next_batch(at(280)), None);
     let group = index.next_batch(at(281)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(280)), "the point lies ahead again");
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(281));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(281));
     assert_eq!(index.next_batch(at(299)), None);
     index.delete_queue(Family::Tensorstack, "demo");
     let group = index.next_batch(at(299)).unwrap();
-    assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(299));
+    assert_eq!((group.task, group.first.announced_end), (Task::Withdraw, Some(at(300))));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(299));
     assert_eq!(index.next_due_after(Timestamp::MIN), None);
 }
 
@@ -381,16 +384,16 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
 fn each_point_is_told_once_and_those_that_have_passed_together_as_one() {
     let mut index = with_notice("60s", "20s,50s,5s,10s");
     index.apply_pod(&pod("a", &json!({})));
-    for (since, told_at) in [(10, 11), (40, 52)] {
+    for (since, announced_at) in [(10, 11), (40, 52)] {
         assert_eq!(index.next_batch(at(since)), None);
-        let group = index.next_batch(at(told_at)).unwrap();
+        let group = index.next_batch(at(announced_at)).unwrap();
         assert_eq!((group.task, group.first.since), (Task::Announce, at(since)));
         // points whose time comes before it is settled are still to be told
-        index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(told_at + 4));
+        index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(announced_at + 4));
     }
     let group = index.next_batch(at(56)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(55)));
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(56));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(56));
     assert_eq!(index.next_batch(at(60)), None);
 }
 
@@ -399,11 +402,11 @@ fn a_point_that_could_not_be_told_is_told_with_the_next() {
     let mut index = with_notice("60s", "20s,5s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Failed, at(47));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Failed, at(47));
     assert_eq!(index.next_batch(at(57)), None);
     let group = index.next_batch(at(58)).unwrap();
     assert_eq!(group.first.since, at(57));
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(58));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(58));
     assert_eq!(index.next_batch(at(60)), None);
 }
 
@@ -440,7 +443,7 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
         notice: "40s".parse().unwrap(),
         ..CeilingOptions::default()
     });
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(31));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(31));
     index.configure(CeilingOptions {
         table: OwnerTable::default(),
         notice: NoticePoints::default(),
@@ -541,7 +544,7 @@ fn nothing_more_is_done_about_what_is_settled_for_good() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(11)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Final, at(11));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Final, at(11));
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.next_batch(at(1_000_000)), None);
 }
@@ -563,7 +566,7 @@ fn relabelled(index: &mut CeilingIndex) -> DueBatch {
 fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_due() {
     let mut index = index();
     let group = relabelled(&mut index);
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(12));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(12));
     index.delete_pod(Uid::of("a"));
     assert_eq!((index.next_due_after(Timestamp::MIN), index.next_batch(Timestamp::MAX)), (None, None));
     index.apply_pod(&pod("b", &json!({})));
@@ -579,13 +582,13 @@ fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
     for wait in [5, 10, 20] {
         let group = index.next_batch(now).unwrap();
         assert_eq!(group.first.attempts, 0);
-        index.settle(&group, BatchCoverage::All, ActionOutcome::Failed, now);
+        index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Failed, now);
         let next = index.next_due_after(Timestamp::MIN).unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
     }
     let group = index.next_batch(now).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, now);
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, now);
     assert_eq!(index.next_batch(at(200)).unwrap().first.attempts, 1);
 }
 
@@ -632,7 +635,7 @@ fn pods_of_one_controller_stay_together_if_the_first_is_gone() {
         index.apply_pod(&pod(uid, &json!({"metadata": {"creationTimestamp": at(created)}})));
     }
     let group = index.next_batch(at(20)).unwrap();
-    index.settle(&group, BatchCoverage::Gone, ActionOutcome::Acted, at(20));
+    index.record_outcome(&group, BatchCoverage::Gone, ActionOutcome::Acted, at(20));
     assert_eq!(batches(&mut index, at(20)), [[Uid::of("second"), Uid::of("third")]]);
 }
 
@@ -643,7 +646,7 @@ fn only_who_was_told_counts_as_told() {
     index.apply_pod(&pod("second", &json!({})));
     let group = index.next_batch(at(50)).unwrap();
     assert_eq!(group.pods().count(), 2);
-    index.settle(&group, BatchCoverage::First, ActionOutcome::Acted, at(50));
+    index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Acted, at(50));
     assert_eq!(batches(&mut index, at(50)), [[Uid::of("second")]]);
 }
 
@@ -653,7 +656,7 @@ fn what_did_not_help_comes_after_what_was_not_tried() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("old", &json!({"metadata": {"ownerReferences": null}})));
     let group = index.next_batch(at(11)).unwrap();
-    index.settle(&group, BatchCoverage::All, ActionOutcome::Acted, at(11));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(11));
     index
         .apply_pod(&pod("new", &json!({"metadata": {"ownerReferences": null, "creationTimestamp": at(90)}})));
     assert_eq!(batches(&mut index, at(200)), [[Uid::of("new")], [Uid::of("old")]]);

@@ -1,5 +1,5 @@
 //! The work that is due, and its results. The keeper's `ExpiryController` lists the work with
-//! `due`, takes a `batch` right before each act, and calls `settle` with the result.
+//! `due`, takes a `batch` right before each act, and calls `record_outcome` with the result.
 
 use jiff::Timestamp;
 
@@ -30,7 +30,7 @@ impl CeilingIndex {
     /// Records the result of an act on a batch. The pods that were `served` had this `outcome`; the
     /// others are still due. If an act that ends runs has served only the first pod, each of the
     /// others gets an act of its own.
-    pub fn settle(
+    pub fn record_outcome(
         &mut self,
         group: &DueBatch,
         served: BatchCoverage,
@@ -41,10 +41,10 @@ impl CeilingIndex {
             self.judge(group.first.uid);
         }
         let deadlines = &mut self.reader.deadlines;
-        deadlines.settle(&group.first, group.task, outcome, now);
+        deadlines.record_outcome(&group.first, group.task, outcome, now);
         for pod in &group.rest {
             match served {
-                BatchCoverage::All => deadlines.settle(pod, group.task, outcome, now),
+                BatchCoverage::All => deadlines.record_outcome(pod, group.task, outcome, now),
                 BatchCoverage::First if group.task.ends_run() => deadlines.try_alone(pod.uid),
                 BatchCoverage::First | BatchCoverage::Gone => {}
             }

@@ -78,7 +78,7 @@ pub struct DuePod {
     pub cause: Cause,
     /// The end of the run in the workload's last notice, or for [`Task::Note`] and its withdrawal
     /// the end that the object shows. None: no notice was given.
-    pub told: Option<Timestamp>,
+    pub announced_end: Option<Timestamp>,
     /// The number of times that the task was done while the pod runs on. Failed tries count only
     /// for notices.
     pub attempts: u8,
@@ -105,17 +105,17 @@ impl DueBatch {
 
     /// Returns the facts about the pods that a judgement needs.
     pub fn due(&self) -> DuePods {
-        let DuePod { family, queue, deadline, handed_out, attempts, told, .. } = self.first.clone();
+        let DuePod { family, queue, deadline, handed_out, attempts, announced_end, .. } = self.first.clone();
         let first_deadline = self.pods().map(|pod| pod.deadline).min().unwrap_or(deadline);
-        let all_told = self.pods().filter_map(|pod| pod.told).collect();
+        let announced_ends = self.pods().filter_map(|pod| pod.announced_end).collect();
         DuePods {
             family,
             queue,
             deadline,
             first_deadline,
             handed_out,
-            first_told: told,
-            told: all_told,
+            first_announced_end: announced_end,
+            announced_ends,
             attempts,
         }
     }

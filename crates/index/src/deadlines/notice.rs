@@ -24,7 +24,7 @@ pub struct NoticeProgress {
     at: Option<Milliseconds>,
     /// The end of the run in the workload's last notice. None: no notice was given, or it was
     /// withdrawn.
-    pub told: Option<Milliseconds>,
+    pub announced_end: Option<Milliseconds>,
     /// The time of the last notice, which covers all points that had passed by then.
     given: Option<Milliseconds>,
     pub step: TaskProgress,
@@ -35,16 +35,16 @@ impl NoticeProgress {
     /// last notice, at once. `known` is the progress so far. None: no notice is planned, and none
     /// was given.
     pub fn plan(known: Option<Box<Self>>, created: i64, ceiling: Option<&Ceiling>) -> Option<Box<Self>> {
-        let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
-        let at = match (told, ceiling) {
+        let announced = known.as_ref().and_then(|known| known.announced_end).map(Milliseconds::get);
+        let at = match (announced, ceiling) {
             (None, None) => None,
             (None, Some(Ceiling { at, notice, .. })) => notice.next(*at, None),
-            (Some(told), Some(Ceiling { at, notice, .. })) if told == milliseconds_up(*at) => {
+            (Some(announced), Some(Ceiling { at, notice, .. })) if announced == milliseconds_up(*at) => {
                 notice.next(*at, known.as_ref().and_then(|known| known.given).map(Milliseconds::get))
             }
-            (Some(told), _) => {
+            (Some(announced), _) => {
                 let expires = ceiling.map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
-                (told != expires).then_some(told.min(expires).min(created))
+                (announced != expires).then_some(announced.min(expires).min(created))
             }
         };
         let at = at.and_then(Milliseconds::new);
@@ -56,16 +56,16 @@ impl NoticeProgress {
     /// Forgets the last notice if it gave this end. Returns true if it did. A notice of another end
     /// is still to be corrected.
     pub fn forget(&mut self, end: i64) -> bool {
-        let was_told = self.told.is_some_and(|told| told.get() == end);
-        if was_told {
-            (self.told, self.given) = (None, None);
+        let was_announced = self.announced_end.is_some_and(|announced| announced.get() == end);
+        if was_announced {
+            (self.announced_end, self.given) = (None, None);
         }
-        was_told
+        was_announced
     }
 
     /// True if no notice is planned, none was given, and none was tried.
     pub fn is_idle(&self) -> bool {
-        self.at.is_none() && self.told.is_none() && self.step.tries == Tries::default()
+        self.at.is_none() && self.announced_end.is_none() && self.step.tries == Tries::default()
     }
 
     /// Returns the place of the next try to give the notice. First and repeated tries share the
@@ -78,12 +78,12 @@ impl NoticeProgress {
 
     /// Records the result of a notice or of a withdrawal. Only a failure is followed by another try
     /// after a wait.
-    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: ActionOutcome, now: Timestamp) {
+    pub fn record_outcome(&mut self, due: &DuePod, task: Task, outcome: ActionOutcome, now: Timestamp) {
         match outcome {
             ActionOutcome::Acted => {
-                let told = Some(due).filter(|_| task == Task::Announce);
-                self.told = told.and_then(|due| milliseconds(due.deadline));
-                self.given = told.and_then(|due| milliseconds(due.handed_out));
+                let announced = Some(due).filter(|_| task == Task::Announce);
+                self.announced_end = announced.and_then(|due| milliseconds(due.deadline));
+                self.given = announced.and_then(|due| milliseconds(due.handed_out));
                 self.step.tries.forget();
             }
             ActionOutcome::Failed => self.step.tries.count_done(now, RETRY),

@@ -167,7 +167,7 @@ impl Tries {
     }
 
     /// Records the outcome of a try to stop a pod, and the time of the next try.
-    pub fn settle(&mut self, outcome: ActionOutcome, retry_after: RetryAfter, now: Timestamp) {
+    pub fn record_outcome(&mut self, outcome: ActionOutcome, retry_after: RetryAfter, now: Timestamp) {
         let RetryAfter(first) = retry_after;
         let wait = Wait { first, last: first.saturating_mul(8) };
         match outcome {
@@ -277,7 +277,7 @@ mod tests {
         let mut tries = Tries::default();
         assert_eq!(tries.lane(), Lane::First);
         for seconds in [5, 10] {
-            tries.settle(ActionOutcome::Failed, RetryAfter(wait.first), Timestamp::UNIX_EPOCH);
+            tries.record_outcome(ActionOutcome::Failed, RetryAfter(wait.first), Timestamp::UNIX_EPOCH);
             assert_eq!((tries.not_before(), tries.in_vain()), (seconds * 1_000, 0));
         }
         for seconds in [20, 40, 40] {
@@ -293,9 +293,9 @@ mod tests {
         tries.count_done(Timestamp::MAX, wait);
         assert_eq!((tries.not_before(), size_of::<Tries>()), (milliseconds_up(Timestamp::MAX), 8));
         let before = tries.lane();
-        tries.settle(ActionOutcome::Moved, RetryAfter::default(), Timestamp::UNIX_EPOCH);
+        tries.record_outcome(ActionOutcome::Moved, RetryAfter::default(), Timestamp::UNIX_EPOCH);
         assert_eq!((tries.not_before(), tries.in_vain(), tries.lane()), (1_000, 4, before), "no try");
-        tries.settle(ActionOutcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);
+        tries.record_outcome(ActionOutcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);
         assert_eq!(tries.not_before(), NEVER);
     }
 }

@@ -321,7 +321,7 @@ impl ManagedPod {
 
     /// Returns the pod as it is handed out at `now`, with a task that is due since an earlier time.
     pub fn due(&self, uid: Uid, task: Task, (since, now): (i64, i64)) -> DuePod {
-        let told = self.notice.as_ref().and_then(|notice| notice.told);
+        let announced_end = self.notice.as_ref().and_then(|notice| notice.announced_end);
         let until = self.unready.as_ref().and_then(|unready| unready.until.as_ref());
         let (family, queue, deadline) = match until {
             Some(of) if task == Task::Evict => (of.family, Some(&of.queue), milliseconds_up(of.at)),
@@ -336,7 +336,7 @@ impl ManagedPod {
             deadline: time(deadline),
             since: time(since),
             handed_out: time(now),
-            told: told.map(|told| time(told.get())),
+            announced_end: announced_end.map(|end| time(end.get())),
             cause: until.map_or(Cause::WaitForStart, |until| until.cause),
             attempts: self.step(task).tries.in_vain(),
             outlives: self.outlives(),

@@ -86,21 +86,21 @@ impl Deadlines {
 
     /// Records the result of an act on a pod. The pod's place in the orders changes with the next
     /// `schedule`.
-    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: ActionOutcome, now: Timestamp) {
+    pub fn record_outcome(&mut self, due: &DuePod, task: Task, outcome: ActionOutcome, now: Timestamp) {
         let retry_after = self.retry_after;
         let Some(pod) = self.pods.get_mut(&due.uid) else { return };
         pod.alone &= !task.ends_run();
         match task {
-            Task::Expire => pod.expiry.step.tries.settle(outcome, retry_after, now),
+            Task::Expire => pod.expiry.step.tries.record_outcome(outcome, retry_after, now),
             Task::Evict => {
                 if let Some(unready) = &mut pod.unready {
-                    unready.step.tries.settle(outcome, retry_after, now);
+                    unready.step.tries.record_outcome(outcome, retry_after, now);
                     unready.paused |= outcome == ActionOutcome::Paused;
                 }
             }
             Task::Note => {}
             Task::Announce | Task::Withdraw => {
-                pod.notice.get_or_insert_default().settle(due, task, outcome, now);
+                pod.notice.get_or_insert_default().record_outcome(due, task, outcome, now);
             }
         }
     }
@@ -117,10 +117,10 @@ impl Deadlines {
     /// Forgets the notices that gave the present end of a run. Returns the pods whose notice was
     /// forgotten.
     pub fn forget_notices(&mut self) -> Vec<Uid> {
-        let told = self.pods.iter_mut().filter_map(|(uid, pod)| {
+        let forgotten = self.pods.iter_mut().filter_map(|(uid, pod)| {
             let at = pod.expiry.at;
             pod.notice.as_mut().is_some_and(|notice| notice.forget(at)).then_some(*uid)
         });
-        told.collect()
+        forgotten.collect()
     }
 }

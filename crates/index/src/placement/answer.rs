@@ -107,7 +107,7 @@ static THREADS: LazyLock<usize> = LazyLock::new(|| {
 
 impl PlacementIndex {
     /// Returns the verdicts on all nodes, in the order of the offers, by the starts that
-    /// [`Self::settle`] last computed.
+    /// [`Self::recompute`] last computed.
     pub fn answer<'a>(
         &'a self,
         question: &PreemptionRequest<'_>,

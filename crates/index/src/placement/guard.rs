@@ -37,7 +37,7 @@ pub enum RemovedPod<'q> {
 }
 
 impl PlacementIndex {
-    /// Returns the verdict on a request, by the starts that [`Self::settle`] last computed.
+    /// Returns the verdict on a request, by the starts that [`Self::recompute`] last computed.
     pub fn guard(
         &self,
         guarding: &GuardInput<'_>,

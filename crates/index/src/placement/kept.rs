@@ -27,7 +27,7 @@ pub struct KeptPod<'i> {
 
 impl PlacementIndex {
     /// Returns the offered victims of a node that their floors keep from a preemptor, by the starts
-    /// that [`Self::settle`] last computed.
+    /// that [`Self::recompute`] last computed.
     pub fn kept<'i>(
         &'i self,
         question: &PreemptionRequest<'_>,

@@ -63,13 +63,13 @@ impl World {
     fn apply(&mut self, pod: &Value) {
         let room: PodWithRoom = serde_json::from_value(pod.clone()).unwrap();
         self.index.apply_pod(room);
-        self.index.settle();
+        self.index.recompute();
     }
 
     fn group(&mut self, spec: &Value) {
         let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": spec});
         self.index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-        self.index.settle();
+        self.index.recompute();
     }
 
     fn asked_by<'a>(&'a self, preemptor: &Value, victims: &[&'a str]) -> NodeVerdict<'a> {
@@ -351,7 +351,7 @@ fn with_two(pods: &[Value]) -> World {
     let mut world = World::new(pods);
     let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": {"minMember": 2}});
     world.index.apply_group(PodGroupKind::Coscheduling, &serde_json::from_value(group).unwrap());
-    world.index.settle();
+    world.index.recompute();
     world
 }
 
@@ -399,7 +399,7 @@ fn a_group_that_is_made_for_a_running_pod_changes_no_floor() {
         let metadata = json!({"namespace": "ns", "name": "g", "uid": "g", "creationTimestamp": made});
         let group = json!({"metadata": metadata, "spec": {"minMember": 1, "queue": "other"}});
         world.index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-        world.index.settle();
+        world.index.recompute();
         let answer = world.asked(&["a"]);
         assert_eq!(is_protected(&answer, Rule::PreemptMinRuntime), expected, "{made}: {answer:?}");
     }
@@ -416,7 +416,7 @@ fn of_many_controllers_of_a_gang_only_the_pods_of_those_are_counted_that_are_ask
     let mut world = with_two(&pods);
     let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": {"minMember": 1}});
     world.index.apply_group(PodGroupKind::Coscheduling, &serde_json::from_value(group).unwrap());
-    world.index.settle();
+    world.index.recompute();
     let mut workloads = workloads::WorkloadCache::new(&world.index, &world.tree);
     for uid in ["7", "8", "7"].map(Uid::of) {
         workloads.here(uid, world.index.reader.places.get(uid).unwrap());
@@ -438,11 +438,11 @@ fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
         serde_json::from_value(group).unwrap()
     };
     world.index.apply_group(PodGroupKind::Volcano, &group(4));
-    world.index.settle();
+    world.index.recompute();
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime));
     assert!(is_protected(&world.asked(&["a", "b", "c"]), Rule::PreemptMinRuntime));
     world.index.apply_group(PodGroupKind::Volcano, &group(3));
-    world.index.settle();
+    world.index.recompute();
     assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]));
     assert!(is_protected(&world.asked(&["a", "b"]), Rule::MinAvailable));
     let NodeVerdict::Instead { victims, .. } = world.asked(&["master"]) else {

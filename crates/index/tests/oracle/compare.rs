@@ -104,7 +104,7 @@ impl Pair {
 
     /// Lets something happen, and compares every answer.
     pub fn step(&mut self, event: &Event) -> Result {
-        self.tell(event)?;
+        self.apply(event)?;
         self.model.observe();
         self.seen.note("graced", self.model.graced());
         self.seen.note("lost", self.model.lost());
@@ -143,20 +143,20 @@ impl Pair {
         same("overlong", &index, &model)
     }
 
-    fn tell(&mut self, event: &Event) -> Result {
+    fn apply(&mut self, event: &Event) -> Result {
         let became_ready = self.model.apply(event);
         match event {
             Event::Pod(pod) => {
-                let mut told = wire::pod(pod);
-                told.metadata.annotations = self.with_end(pod.uid, told.metadata.annotations);
-                let given = self.index.apply_pod(&told);
-                self.pods.insert(pod.uid, told);
+                let mut object = wire::pod(pod);
+                object.metadata.annotations = self.with_end(pod.uid, object.metadata.annotations);
+                let given = self.index.apply_pod(&object);
+                self.pods.insert(pod.uid, object);
                 return same("apply_pod", &given, &became_ready);
             }
             Event::Owner(owner) => {
-                let mut told = wire::owner(owner);
-                told.annotations = self.with_end(owner.uid, told.annotations);
-                self.index.apply_owner(owner.kind as u16, &told);
+                let mut object = wire::owner(owner);
+                object.annotations = self.with_end(owner.uid, object.annotations);
+                self.index.apply_owner(owner.kind as u16, &object);
                 return Ok(());
             }
             _ => {}
@@ -215,18 +215,18 @@ impl Pair {
                 index.change_queues(now, |index| index.configure(wire::settings(config)));
             }
             Event::Take(place) => return self.take(usize::from(*place)),
-            Event::Settle(place, scope, end) => self.settle(usize::from(*place), *scope, *end),
+            Event::Settle(place, scope, end) => self.record_outcome(usize::from(*place), *scope, *end),
             Event::LoseLead => {
                 index.forget_notices();
                 index.forget_ends();
                 model.forget_notices();
                 model.forget_ends();
             }
-            Event::LookForStamps => return self.look_for_stamps(),
+            Event::LookForStamps => return self.check_stamps(),
             Event::EndStamp(pick, end) => self.end_stamp(usize::from(*pick), *end),
             Event::Returns => return self.due_returns(),
             Event::ListPods => index.begin_pods(),
-            Event::LookAtEnds => return self.look_at_ends(),
+            Event::LookAtEnds => return self.check_ends(),
             Event::ShowEnd(pick, result) => return self.show_end(usize::from(*pick), *result),
             Event::WriteEnd(pick, end) => return self.write_any_end(usize::from(*pick), *end),
             // the index is asked nothing of victims here

@@ -160,7 +160,7 @@ impl History {
             6 => self.queue(),
             7 => self.configure(),
             8 => self.take(),
-            9 => self.settle(),
+            9 => self.record_outcome(),
             10 => self.stamps(),
             11 => self.events.push(Event::Returns),
             12 => self.ask(),
@@ -203,7 +203,7 @@ impl History {
         self.events.push(Event::Take(place));
     }
 
-    fn settle(&mut self) {
+    fn record_outcome(&mut self) {
         if self.random.percent(8) {
             return self.events.push(Event::LoseLead);
         }

@@ -29,7 +29,7 @@ fn pod(uid: u32, queue: Option<u8>) -> PodObj {
     PodObj { uid, tensorstack: queue, ..PodObj::default() }
 }
 
-fn settle(place: u8) -> Event {
+fn done(place: u8) -> Event {
     Event::Settle(place, Scope::All, End::Done)
 }
 
@@ -43,10 +43,10 @@ fn an_act_counts_also_for_a_pod_that_has_left_its_queue_and_come_back_meanwhile(
         Event::Take(0),
         Event::Pod(pod(1, None)),
         Event::Pod(pod(1, Some(1))),
-        settle(0),
+        done(0),
         Event::Pass(200_000),
         Event::Take(1),
-        settle(1),
+        done(1),
         Event::DeletePod(1),
         Event::Pod(pod(2, Some(0))),
         Event::Take(2),
@@ -165,7 +165,7 @@ fn an_act_that_ends_after_the_lead_is_lost_counts() {
         Event::Pass(2_000),
         Event::Take(0),
         Event::LoseLead,
-        settle(0),
+        done(0),
     ]);
 }
 
@@ -177,7 +177,7 @@ fn a_workload_that_was_told_at_one_point_is_told_at_the_next() {
         Event::Pass(152_001),
         Event::Pod(PodObj { scheduled: Some(154_000), runai: Some(2), ..PodObj::default() }),
         Event::Take(2),
-        settle(2),
+        done(2),
     ]);
 }
 
@@ -311,9 +311,9 @@ fn the_next_expiry_is_the_first_also_of_pods_that_are_tried_again() {
         Event::Pass(3_000),
         Event::Take(0),
         Event::Take(1),
-        settle(1),
+        done(1),
         Event::Pass(1_000),
-        settle(0),
+        done(0),
     ]);
 }
 
@@ -352,7 +352,7 @@ fn a_stamp_that_is_ahead_does_not_move_the_start_that_pods_have_shown() {
 fn what_was_done_about_a_pod_counts_also_when_it_changes_its_group() {
     let mut events = gang(2);
     let alone = PodObj { uid: 9, scheduled: Some(0), runai: Some(1), ..PodObj::default() };
-    events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Take(0), settle(0)]);
+    events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Take(0), done(0)]);
     events.push(Event::Pod(PodObj { groups: [Some(0), None, None, None, None], ..alone }));
     agrees(&events);
 }
@@ -743,7 +743,7 @@ fn a_pod_that_controls_itself_is_in_a_batch_once() {
         Event::Pod(controlled(2)),
         Event::Pass(5_000),
         Event::Take(2),
-        settle(0),
+        done(0),
     ]);
 }
 

@@ -11,7 +11,7 @@ use tenure_policy::{
     expiry::{Family, PerFamily, Scope},
     floor::Floors,
     kueue,
-    owners::{OnExpiry, OwnerTable, PauseRule},
+    owner_table::{OnExpiry, OwnerTable, PauseRule},
     ready::PodsReady,
     start::LongestFormation,
 };

@@ -18,7 +18,8 @@ use tenure_types::{
 use crate::api::FIELD_MANAGER;
 
 use super::{
-    Act, ActResult, ActionFailure, CaseWork, EventRecord, OwnerObject, Pauser, Task, events_of, told, unread,
+    Act, ActResult, ActionFailure, CaseWork, EventRecord, OwnerObject, Pauser, Task, act_events, events_of,
+    unread,
 };
 
 impl Pauser {
@@ -33,7 +34,7 @@ impl Pauser {
         let (first, object) = (&work.batch.first, OwnerObject(&found.value));
         let Notice { end, then, more, .. } = *notice;
         let given = |at| GivenNotice { queue: first.queue.clone(), end, at, then, more };
-        let act = notice.told.map(given).map(JournalAct::Noticed);
+        let act = notice.announced_at.map(given).map(JournalAct::Noticed);
         let (patch, noted) = match notice.change {
             NoticeChange::Keep => (None, None),
             NoticeChange::Clear => (Some(pause::withdraw(object)), None),
@@ -65,9 +66,9 @@ impl Pauser {
             // a dry run notes nothing: the event has the time of its notice point, so that a keeper
             // that starts again finds the event written
             let now = self.handles.now().max(first.handed_out);
-            told::of_dry_run(&mut events, work.state.notice.last(notice.end, now).or(Some(notice.end)));
-        } else if let Some(at) = notice.told {
-            self.handles.cluster.outbox.telling(&known, at);
+            act_events::of_dry_run(&mut events, work.state.notice.last(notice.end, now).or(Some(notice.end)));
+        } else if let Some(at) = notice.announced_at {
+            self.handles.cluster.outbox.note_written(&known, at);
         }
         Ok(ActResult::new(Act::Announce(Box::new(notice.clone())), events))
     }
@@ -77,8 +78,8 @@ impl Pauser {
     fn show_on_pods(&self, work: &CaseWork<'_>, notice: &Notice) {
         let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
         // pods show the end from the first notice on
-        let is_told = work.batch.task != Task::Note;
-        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod || !is_told {
+        let is_announced = work.batch.task != Task::Note;
+        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod || !is_announced {
             return;
         }
         let (end, is_news) = match notice.change {
@@ -88,6 +89,6 @@ impl Pauser {
             NoticeChange::Set(_) => (Some(notice.end), true),
         };
         let owner = (work.batch.first.namespace.as_str(), Uid::of(&notice.object.uid));
-        self.handles.told.tell(owner, end, is_news, work.batch.pods());
+        self.handles.notified_workloads.note_end(owner, end, is_news, work.batch.pods());
     }
 }

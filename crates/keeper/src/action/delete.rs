@@ -17,8 +17,8 @@ use tenure_types::projection::Pod;
 use tracing::warn;
 
 use super::{
-    Act, ActResult, ActionFailure, BatchCoverage, CaseWork, EventRecord, Handles, Pauser, Task, nothing,
-    told, unread,
+    Act, ActResult, ActionFailure, BatchCoverage, CaseWork, EventRecord, Handles, Pauser, Task, act_events,
+    nothing, unread,
 };
 
 impl Pauser {
@@ -32,16 +32,16 @@ impl Pauser {
     ) -> Result<ActResult, ActionFailure> {
         let act = Act::DeletePod(Box::new(deletion.clone()));
         let Some(found) = work.pod().cloned() else { return Ok(unread()) };
-        let mut events = told::of_pod_deletion(work.batch, &found, deletion);
+        let mut events = act_events::of_pod_deletion(work.batch, &found, deletion);
         if self.handles.dry_run {
-            told::of_dry_run(&mut events, None);
+            act_events::of_dry_run(&mut events, None);
             return Ok(ActResult::new(act, events));
         }
         if let Some((owner, record, reversals)) = &deletion.undone {
             let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
             let known = kueue::known(owner, &metadata);
-            let told = [(EventReason::PauseReversed, pause::undone(record, reversals, &known))];
-            events.extend(told::of_deletion(work.batch, &known.object, &work.cause(), told));
+            let notes = [(EventReason::PauseReversed, pause::undone(record, reversals, &known))];
+            events.extend(act_events::of_deletion(work.batch, &known.object, &work.cause(), notes));
         }
         let (pod, metadata) = (of_pod(&found), found.metadata.clone());
         let first = &work.batch.first;
@@ -50,8 +50,9 @@ impl Pauser {
             warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
         }
         let known = PausedObject { object: reference(&pod, Some(&first.namespace)), workload: None };
-        let told = self.tell_first(work, act, &pod, (&known, &metadata), events, ActionFailure::Delete).await;
-        let (act, untold) = told?;
+        let recorded =
+            self.record_first(work, act, &pod, (&known, &metadata), events, ActionFailure::Delete).await;
+        let (act, unrecorded) = recorded?;
         if !act.is_done() {
             return Ok(ActResult::silent(act));
         }
@@ -72,22 +73,22 @@ impl Pauser {
             result => result.map_err(ActionFailure::Delete)?,
         }
         ending.succeeded();
-        Ok(ActResult::new(act, self.with_owed(untold, &known, &metadata)))
+        Ok(ActResult::new(act, self.with_owed(unrecorded, &known, &metadata)))
     }
 
     /// Returns the events that weren't written before a deletion, after those that the journal of
     /// the deleted object owes. Empty: all were written before.
     fn with_owed(
         &self,
-        untold: Vec<EventRecord>,
+        unrecorded: Vec<EventRecord>,
         known: &PausedObject,
         metadata: &ObjectMeta,
     ) -> Vec<EventRecord> {
-        if untold.is_empty() {
-            return untold;
+        if unrecorded.is_empty() {
+            return unrecorded;
         }
         let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
-        owed.into_iter().chain(untold).collect()
+        owed.into_iter().chain(unrecorded).collect()
     }
 
     /// Returns the longest grace period, in seconds, if the pod's own is longer. None: the pod's
@@ -112,15 +113,15 @@ impl Pauser {
         let (queue, ceiling) = (&work.batch.first.queue, deletion.ceiling.as_ref());
         let in_words = pause::owner_deleted_in_words(queue, ceiling, &owner.kind, &owner.name);
         let ended = (EventReason::MaxDurationExceeded, pause::owner_deleted(&owner.kind));
-        let told = [ended, (EventReason::RunEnded, in_words)];
-        let mut events = told::of_deletion(work.batch, &known.object, &work.cause(), told);
+        let notes = [ended, (EventReason::RunEnded, in_words)];
+        let mut events = act_events::of_deletion(work.batch, &known.object, &work.cause(), notes);
         if self.handles.dry_run {
-            told::of_dry_run(&mut events, None);
+            act_events::of_dry_run(&mut events, None);
             return Ok(ActResult::new(act, events));
         }
         let failed = |source| ActionFailure::DeleteOwner { owner: owner.clone(), source };
-        let told = self.tell_first(work, act, owner, (&known, &metadata), events, failed).await;
-        let (act, untold) = told?;
+        let recorded = self.record_first(work, act, owner, (&known, &metadata), events, failed).await;
+        let (act, unrecorded) = recorded?;
         if !act.is_done() {
             return Ok(ActResult::silent(act));
         }
@@ -138,7 +139,7 @@ impl Pauser {
             result => result.map_err(failed)?,
         }
         ending.succeeded();
-        Ok(ActResult::new(act, self.with_owed(untold, &known, &metadata)))
+        Ok(ActResult::new(act, self.with_owed(unrecorded, &known, &metadata)))
     }
 
     /// Writes the events that the journal of an object owes, then those of its deletion. Both come
@@ -152,7 +153,7 @@ impl Pauser {
     ///
     /// After a refused dry run, no extensions are listed: the list would come between the reading
     /// of an owner and the write.
-    async fn tell_first(
+    async fn record_first(
         &self,
         work: &mut CaseWork<'_>,
         act: Act,
@@ -162,16 +163,16 @@ impl Pauser {
         failed: impl Fn(ApiError) -> ActionFailure,
     ) -> Result<(Act, Vec<EventRecord>), ActionFailure> {
         let Handles { objects, cluster, .. } = &*self.handles;
-        let untold = match objects.would_delete(&work.batch.first.namespace, object).await {
+        let unrecorded = match objects.would_delete(&work.batch.first.namespace, object).await {
             Ok(()) => {
                 let owed = cluster.outbox.owed_on(known, metadata, self.handles.now());
-                self.handles.events.tell_first(owed, events).await;
+                self.handles.events.record_first(owed, events).await;
                 work.granted = self.granted(work).await?;
                 Vec::new()
             }
             Err(error) if error.is_open() => return Err(failed(error)),
             Err(_) => events,
         };
-        Ok((self.judge_again(work, &act), untold))
+        Ok((self.judge_again(work, &act), unrecorded))
     }
 }

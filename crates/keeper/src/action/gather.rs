@@ -17,7 +17,7 @@ use tenure_policy::{
     judge::{CaseFacts, Climbed, TRIES},
     kueue::{self, Lookup},
     naming::of_pod,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
 };
 use tenure_service::{
     call::{ApiError, call},
@@ -26,8 +26,8 @@ use tenure_service::{
 use tenure_types::{extension::Extension, projection::Pod};
 
 use super::{
-    Act, ActionFailure, Case, MissingFact, OwnerObject, Pauser, RunState, Task, WholeObject, describe, judge,
-    kept::LATE, told, warn,
+    Act, ActionFailure, Case, MissingFact, OwnerObject, Pauser, RunState, Task, WholeObject, act_events,
+    describe, judge, kept::LATE, warn,
 };
 use crate::{api::if_found, events::EventCause, handles::Handles};
 
@@ -67,7 +67,7 @@ impl CaseWork<'_> {
 
     /// Returns the cause of the act for its events: the pod and its queue.
     pub(super) fn cause(&self) -> EventCause {
-        told::cause(self.batch, self.pod())
+        act_events::cause(self.batch, self.pod())
     }
 }
 
@@ -193,7 +193,7 @@ impl Pauser {
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
             let claim = PodClaim { labels: climb.pod_labels.as_ref().unwrap_or(labels), own };
-            let found = self.handles.objects.look_up(namespace, owner, claim, judged.take()).await;
+            let found = self.handles.objects.find_owner(namespace, owner, claim, judged.take()).await;
             let answer = match found {
                 Ok(answer) => answer,
                 // the pod was read just now, so the API server answers: it is this owner that can't

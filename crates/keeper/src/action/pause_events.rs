@@ -11,14 +11,14 @@ use tenure_policy::{
 };
 use tenure_types::paused::PausedRecord;
 
-use super::{CaseWork, Pauser, told};
+use super::{CaseWork, Pauser, act_events};
 use crate::{events::EventRecord, handles::Handles};
 
 impl Pauser {
     /// Completes the events of a pause: adds the one on the `CronJob`, and sets the cause of each.
     /// Notes in the outbox that this keeper writes them. A dry run keeps only the first. A Job that
     /// comes back by itself gets no event on its `CronJob`.
-    pub(super) async fn tell_paused(
+    pub(super) async fn complete_pause_events(
         &self,
         work: &CaseWork<'_>,
         record: &PausedRecord,
@@ -29,21 +29,21 @@ impl Pauser {
         if !self.handles.dry_run && !matches!(until, ResumeCondition::Requeued(_)) {
             let cron_job = work.found().and_then(|found| pause::cron_job_of(&known.object, &found.metadata));
             if let Some(cron_job) = cron_job {
-                events.extend(self.tell_cron_job(work, &cron_job, known, record.at).await);
+                events.extend(self.cron_job_event(work, &cron_job, known, record.at).await);
             }
         }
-        self.handles.cluster.outbox.telling(known, record.at);
+        self.handles.cluster.outbox.note_written(known, record.at);
         for event in &mut *events {
             event.cause = Some(work.cause());
         }
         if self.handles.dry_run {
-            told::of_dry_run(events, Some(work.batch.first.deadline));
+            act_events::of_dry_run(events, Some(work.batch.first.deadline));
         }
     }
 
     /// Returns the event on the `CronJob` of a Job that was paused. None: the `CronJob` can't be
     /// read, no watch shows Jobs, or the `CronJob` replaces its Jobs.
-    async fn tell_cron_job(
+    async fn cron_job_event(
         &self,
         work: &CaseWork<'_>,
         cron_job: &OwnerReference,
@@ -56,6 +56,6 @@ impl Pauser {
         let (uid, job) = (Uid::of(&cron_job.uid), Uid::of(job));
         let source = cluster.source_of_jobs()?;
         let beside = cluster.with(|index| index.paused_beside(namespace, uid, job, source));
-        told::of_cron_job((cron_job, &found), known, at, beside, work.case.config.paused_history_limit)
+        act_events::of_cron_job((cron_job, &found), known, at, beside, work.case.config.paused_history_limit)
     }
 }

@@ -259,7 +259,7 @@ fn due(attempts: u8) -> DueBatch {
         since: Timestamp::UNIX_EPOCH,
         handed_out: Timestamp::UNIX_EPOCH,
         cause: Cause::WaitForStart,
-        told: None,
+        announced_end: None,
         attempts,
         outlives: false,
     };
@@ -399,7 +399,7 @@ async fn the_events_of_a_deletion_are_tried_before_it_since_nothing_is_left_to_n
     let pauser = pauser(&server);
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
     let group = due(0);
-    let told = async {
+    let recorder = async {
         for _ in 0..2 {
             while pauser.handles.events.work.waiting() == 0 {
                 pauser.handles.events.work.changed().await;
@@ -408,7 +408,7 @@ async fn the_events_of_a_deletion_are_tried_before_it_since_nothing_is_left_to_n
             assert!(pauser.handles.events.written().is_some());
         }
     };
-    let (done, ()) = tokio::join!(pauser.act(&group), told);
+    let (done, ()) = tokio::join!(pauser.act(&group), recorder);
     assert!(done.is_ok_and(|done| done.events.is_empty()));
     assert_eq!(server.changes(), [DELETED]);
 }
@@ -676,7 +676,7 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
     configure(&mut pauser, deletes());
     let events = events(&pauser, &due(0)).await;
     assert_eq!(server.changes(), [DELETED_OWNER]);
-    let told = |event: &EventRecord| {
+    let line = |event: &EventRecord| {
         let of = event.object.name.clone().unwrap_or_default();
         format!("{} {of}: {}", event.reason.name(), event.note)
     };
@@ -684,7 +684,7 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
         "MaxDurationExceeded web: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment",
         "RunEnded web: Its run in Queue demo has reached the ceiling of 1s, set by that queue. Deployment web was deleted with its pods, because the configuration of Tenure says so of this kind (onExpiry: Delete). It doesn't come back: to run it again, create it again",
     ];
-    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(events.iter().map(line).collect::<Vec<_>>(), expected);
     // after all tries the next one below is paused, and then the pod is deleted
     server.merge(DEPLOYMENT, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(act(&pauser, &server, 1).await, saw("an owner is being deleted", &[]));
@@ -842,9 +842,10 @@ async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner()
     let spec = json!({"maxDuration": "1h", "onReversal": "DeletePods"});
     let (server, mut pauser, group) = undone(2, LATER, spec);
     handles(&mut pauser).dry_run = true;
-    let told = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
-    let told: Vec<_> = told.iter().map(|event| (event.object.kind.as_deref(), event.reason.name())).collect();
-    assert_eq!(told, [(Some("Pod"), "MaxDurationExceeded")]);
+    let records = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
+    let recorded: Vec<_> =
+        records.iter().map(|event| (event.object.kind.as_deref(), event.reason.name())).collect();
+    assert_eq!(recorded, [(Some("Pod"), "MaxDurationExceeded")]);
     assert_eq!(server.changes(), [""; 0]);
 }
 
@@ -854,14 +855,14 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
     for (full, on_reversal) in [(1, "Pause"), (2, "DeletePods")] {
         let (_, pauser, group) = undone(full, LATER, json!({"maxDuration": "1h", "onReversal": on_reversal}));
         let events = events(&pauser, &group).await;
-        let told = events.iter().find(|event| event.reason.name() == "PauseReversed").unwrap();
-        assert_eq!(told.object.name.as_deref(), Some("web"));
-        assert!(told.note.contains(by), "{}", told.note);
+        let event = events.iter().find(|event| event.reason.name() == "PauseReversed").unwrap();
+        assert_eq!(event.object.name.as_deref(), Some("web"));
+        assert!(event.note.contains(by), "{}", event.note);
         assert_eq!(
-            told.note.contains("onReversal: DeletePods"),
+            event.note.contains("onReversal: DeletePods"),
             on_reversal == "DeletePods",
             "{}",
-            told.note
+            event.note
         );
         let ended = events.iter().find(|event| event.reason.name() == "RunEnded").unwrap();
         let reached = "Its run in Queue q has reached the ceiling of 1h, set by that queue. ";

@@ -154,7 +154,10 @@ mod tests {
             let owner = deployment(&format!("v{number}beta1"), "secret");
             let labels = std::collections::BTreeMap::new();
             let claim = PodClaim { labels: &labels, own: None };
-            assert!(matches!(objects.look_up("ns", &owner, claim, None).await, Err(ApiError::Forbidden(_))));
+            assert!(matches!(
+                objects.find_owner("ns", &owner, claim, None).await,
+                Err(ApiError::Forbidden(_))
+            ));
         }
         let kinds = objects.kinds.lock();
         assert_eq!((kinds.0.len(), objects.forbidden.lock().0.len()), (1, 1));

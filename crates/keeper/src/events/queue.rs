@@ -80,7 +80,7 @@ pub struct QueuedEvent {
     /// The place within the namespace. Of events that come before an act, the latest has the least
     /// rank.
     rank: u64,
-    /// Dropped after the first try, for which `tell_first` waits.
+    /// Dropped after the first try, for which `record_first` waits.
     untried: Mutex<Option<oneshot::Sender<Infallible>>>,
     /// The time at which the lead was lost, if that was before the event of a deletion was written.
     /// The deletion may not have been done then.
@@ -145,7 +145,7 @@ impl EventQueue {
     /// journal is owed again.
     pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
-            self.messages.tell(&event);
+            self.messages.add(&event);
             self.push(event);
         }
     }
@@ -154,7 +154,7 @@ impl EventQueue {
     /// of earlier leaders get messages.
     pub fn repair(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
-            self.messages.tell_of_earlier(&event);
+            self.messages.add_earlier(&event);
             self.push(event);
         }
     }
@@ -162,12 +162,12 @@ impl EventQueue {
     /// Adds the events of an act that is about to be done, before the others of their namespace:
     /// `owed` first. Returns when each event was tried, and after two seconds in any case. Doesn't
     /// wait where events fail, or where such a wait was in vain.
-    pub async fn tell_first(&self, owed: Vec<EventRecord>, events: Vec<EventRecord>) {
+    pub async fn record_first(&self, owed: Vec<EventRecord>, events: Vec<EventRecord>) {
         for event in &owed {
-            self.messages.tell_of_earlier(event);
+            self.messages.add_earlier(event);
         }
         for event in &events {
-            self.messages.tell(event);
+            self.messages.add(event);
         }
         let events: Vec<EventRecord> = owed.into_iter().chain(events).collect();
         let mut awaited = Vec::new();
@@ -219,14 +219,14 @@ impl EventQueue {
             event.record.complain("too many events wait");
             // after a deletion, nothing is left to repair the event by
             if event.record.action != DELETING {
-                self.not_told(&event.record);
+                self.not_recorded(&event.record);
             }
         }
     }
 
     /// Has the outbox return the events on the object again.
-    fn not_told(&self, event: &EventRecord) {
-        self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
+    fn not_recorded(&self, event: &EventRecord) {
+        self.outbox.not_recorded(event.object.uid.as_deref().unwrap_or_default());
     }
 
     /// True while less than half of the queue is in use.
@@ -249,9 +249,9 @@ impl EventQueue {
 
     /// Releases an event that has stayed when the lead was lost, and sends its message: its object
     /// was deleted.
-    pub fn tell_left(&self, event: &QueuedEvent) {
+    pub fn release_left(&self, event: &QueuedEvent) {
         *event.left.lock() = None;
-        self.messages.tell(&event.record);
+        self.messages.add(&event.record);
     }
 
     /// Sets the number of waiting events in the metrics.
@@ -271,7 +271,7 @@ impl EventQueue {
                 self.metrics.events.inc([&label(EventResult::Written)]);
             }
             Err(error) if self.is_left(error, &lease) => {
-                lease.trouble();
+                lease.degrade();
                 lease.failed();
             }
             Err(error) => {
@@ -280,7 +280,7 @@ impl EventQueue {
                 self.metrics.events.inc([&label(result)]);
                 // an event that the API server has refused isn't tried again
                 if error.is_open() {
-                    self.not_told(&event.record);
+                    self.not_recorded(&event.record);
                 }
                 event.record.complain(&with_causes(error));
             }
@@ -395,13 +395,13 @@ mod tests {
         assert_eq!(try_all(&queue, |_| Err(ApiError::Stale("exists".into()))), 1, "it is done");
         assert!(is_empty(&queue));
         queue.extend(events("a", 2));
-        queue.tell_first(Vec::new(), vec![event("a", "1")]).now_or_never();
+        queue.record_first(Vec::new(), vec![event("a", "1")]).now_or_never();
         queue.extend(events("a", 2));
         assert_eq!(in_order(&queue), ["1", "0"], "once, and still first");
         queue.extend(events("a", 1));
         try_all(&queue, |_| Err(ApiError::Timeout));
         queue.extend(events("a", 3));
-        queue.tell_first(Vec::new(), vec![event("a", "0")]).await;
+        queue.record_first(Vec::new(), vec![event("a", "0")]).await;
         advance(RETRY.last).await;
         assert_eq!(in_order(&queue), ["0", "1", "2"], "first, though it was tried");
     }
@@ -492,7 +492,7 @@ mod tests {
 
     /// Tells an event first, while its try takes `after` and has this result. Returns the time that
     /// the call waited.
-    async fn told_first(
+    async fn recorded_first(
         queue: &EventQueue,
         namespace: &str,
         after: Duration,
@@ -505,18 +505,18 @@ mod tests {
             lease.watch(tokio::time::sleep(after)).await;
             queue.tried(lease, &result);
         };
-        let tell = async {
-            queue.tell_first(Vec::new(), vec![event(namespace, "first")]).await;
+        let record = async {
+            queue.record_first(Vec::new(), vec![event(namespace, "first")]).await;
             begun.elapsed()
         };
-        tokio::join!(tell, write).0
+        tokio::join!(record, write).0
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_event_that_is_told_first_is_tried_before_all_others_of_its_namespace() {
         let queue = queue();
         queue.extend(events("a", 100));
-        let waited = told_first(&queue, "a", Duration::from_millis(30), Ok(())).await;
+        let waited = recorded_first(&queue, "a", Duration::from_millis(30), Ok(())).await;
         assert_eq!((waited, queue.work.waiting()), (Duration::from_millis(30), 100));
     }
 
@@ -524,14 +524,14 @@ mod tests {
     async fn where_events_fail_or_are_slow_no_act_waits_for_them() {
         let (queue, failed) = (queue(), || Err(ApiError::Timeout));
         let short = Duration::from_millis(30);
-        assert_eq!(told_first(&queue, "fails", short, failed()).await, short, "it was tried");
+        assert_eq!(recorded_first(&queue, "fails", short, failed()).await, short, "it was tried");
         let begun = Instant::now();
-        queue.tell_first(Vec::new(), vec![event("fails", "second")]).await;
+        queue.record_first(Vec::new(), vec![event("fails", "second")]).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
-        let slow = told_first(&queue, "slow", LONGEST_FIRST_TRY * 4, Ok(())).await;
+        let slow = recorded_first(&queue, "slow", LONGEST_FIRST_TRY * 4, Ok(())).await;
         assert_eq!(slow, LONGEST_FIRST_TRY);
         let begun = Instant::now();
-        queue.tell_first(Vec::new(), vec![event("slow", "second")]).await;
+        queue.record_first(Vec::new(), vec![event("slow", "second")]).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
@@ -539,7 +539,7 @@ mod tests {
     async fn where_no_event_is_written_in_any_namespace_few_acts_wait_for_theirs() {
         let (queue, begun) = (queue(), Instant::now());
         for number in 0..1_000 {
-            queue.tell_first(Vec::new(), vec![event(&format!("hangs-{number}"), "first")]).await;
+            queue.record_first(Vec::new(), vec![event(&format!("hangs-{number}"), "first")]).await;
         }
         assert_eq!(begun.elapsed(), LONGEST_FIRST_TRY * MOST_IN_VAIN);
         assert!(queue.written().is_some());
@@ -574,7 +574,7 @@ mod tests {
         queue.outbox.apply(&kind, &metadata, at);
         let mut paused = event("a", "web");
         paused.object.uid = Some("web".into());
-        queue.outbox.telling(&PausedObject { object: paused.object.clone(), workload: None }, at);
+        queue.outbox.note_written(&PausedObject { object: paused.object.clone(), workload: None }, at);
         queue.extend([paused]);
         let soon = at + jiff::SignedDuration::from_secs(10);
         assert!(queue.outbox.owed(soon, 1).is_empty(), "it waits");
@@ -587,11 +587,11 @@ mod tests {
         let queue = queue();
         queue.extend([EventRecord { action: DELETING, ..event("a", "deleted") }]);
         queue.extend(events("a", CAPACITY - 1));
-        queue.tell_first(Vec::new(), vec![event("a", "first")]).await;
+        queue.record_first(Vec::new(), vec![event("a", "first")]).await;
         assert_eq!(in_order(&queue)[..3], ["first", "deleted", "1"]);
         for number in 0..=CAPACITY {
             queue
-                .tell_first(
+                .record_first(
                     Vec::new(),
                     vec![EventRecord { action: DELETING, ..event("a", &number.to_string()) }],
                 )

@@ -173,31 +173,31 @@ pub mod tests {
         }
     }
 
-    pub fn happening(object: &str, uid: &str, reason: EventReason) -> EventRecord {
+    pub fn event_record(object: &str, uid: &str, reason: EventReason) -> EventRecord {
         let at = Timestamp::from_millisecond(255).unwrap();
-        let mut happening = EventRecord { reason, at, ..event("default", object) };
-        happening.object.uid = Some(uid.into());
-        happening
+        let mut record = EventRecord { reason, at, ..event("default", object) };
+        record.object.uid = Some(uid.into());
+        record
     }
 
     #[test]
     fn an_events_name_follows_from_what_happened_and_is_never_too_long() {
-        let of = |object, uid, reason| happening(object, uid, reason).name();
+        let of = |object, uid, reason| event_record(object, uid, reason).name();
         assert_eq!(of("test", "6ccd780c-baba", EventReason::MaxDurationExceeded), "test.6ccd780cff");
         assert_ne!(of("test", "00000000-baba", EventReason::MaxDurationExceeded), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", EventReason::MaxDurationApproaching), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", EventReason::ReturnRefused), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", EventReason::RunEnded), "test.6ccd780cff");
         let by_note = |note: &str| {
-            let happening = happening("test", "6ccd780c-baba", EventReason::InvalidMaxDuration);
-            EventRecord { note: note.into(), ..happening }.name()
+            let record = event_record("test", "6ccd780c-baba", EventReason::InvalidMaxDuration);
+            EventRecord { note: note.into(), ..record }.name()
         };
         assert_eq!(by_note("one"), by_note("one"));
         assert_ne!(by_note("one"), by_note("two"));
         let of_request = |request: &str, reason, milliseconds| {
             let at = Timestamp::from_millisecond(milliseconds).unwrap();
             let request = ObjectReference { uid: Some(request.into()), ..ObjectReference::default() };
-            EventRecord { request: Some(request), at, ..happening("test", "6ccd780c-baba", reason) }.name()
+            EventRecord { request: Some(request), at, ..event_record("test", "6ccd780c-baba", reason) }.name()
         };
         let granted = of_request("a", EventReason::ExtensionGranted, 1);
         assert_eq!(granted, of_request("a", EventReason::ExtensionGranted, 1));
@@ -214,7 +214,7 @@ pub mod tests {
     #[test]
     fn a_note_is_cut_to_what_the_api_server_takes() {
         let of = |text: &str| {
-            EventRecord { note: text.into(), ..happening("", "", EventReason::RunEnded) }
+            EventRecord { note: text.into(), ..event_record("", "", EventReason::RunEnded) }
                 .longest_note()
                 .to_owned()
         };

@@ -87,7 +87,7 @@ impl EventWriter {
                     event.work.record.complain("the lead was lost before it was written");
                     return event.done();
                 }
-                Ok(true) => events.tell_left(&event.work),
+                Ok(true) => events.release_left(&event.work),
                 // the event comes again with the deletion
                 Ok(false) => return event.done(),
                 Err(_) => return event.again(AGAIN_AFTER),
@@ -191,9 +191,9 @@ mod tests {
         let (taken, lead, ended) = (Arc::default(), Leadership::always(), CancellationToken::new());
         let writer = writer(&taken);
         let queue = writer.handles.events.clone();
-        let trouble = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
-        queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, &number.to_string()))));
-        let told = async {
+        let failing = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
+        queue.extend(failing.iter().flat_map(|name| (0..500).map(|number| event(name, &number.to_string()))));
+        let longest_wait = async {
             let mut longest = Duration::ZERO;
             for number in 0..30 {
                 let (sent, before) = (Instant::now(), taken.lock().len());
@@ -207,7 +207,7 @@ mod tests {
         };
         tokio::select! {
             () = writer.run(&lead, &ended) => unreachable!(),
-            longest = told => assert!(longest <= Duration::from_secs(2), "{longest:?}"),
+            longest = longest_wait => assert!(longest <= Duration::from_secs(2), "{longest:?}"),
         }
     }
 
@@ -318,7 +318,7 @@ mod tests {
         let queue = &writer.handles.events;
         leave(&writer, [deletion("there")]);
         let left = queue.work.take().unwrap();
-        queue.tell_first(Vec::new(), vec![deletion("there")]).await;
+        queue.record_first(Vec::new(), vec![deletion("there")]).await;
         writer.write(left).await;
         assert!(taken.lock().is_empty(), "it was not deleted then");
         assert_eq!(lead(&writer, &taken, LONGEST).await, ["there"]);

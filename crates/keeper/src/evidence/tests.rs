@@ -4,12 +4,12 @@ use super::*;
 use crate::testing::{Keeper, Server, until};
 
 /// Has pods whose group names their queue.
-async fn members(trouble: &str, count: usize) -> (EvidenceWriter, Server) {
+async fn members(failing: &str, count: usize) -> (EvidenceWriter, Server) {
     let keeper = Keeper::new().await;
     let queue: v3alpha1::QueueSpec = serde_json::from_value(json!({"maxDuration": "1m"})).unwrap();
     keeper.handles.cluster.with(|index| index.apply_queue("short", &queue));
-    keeper.add_pods(trouble, count, &json!({"labels": null, "annotations": {"pod-group-name": "gang"}}));
-    let namespaces = (0..3).map(|number| format!("{trouble}{number}"));
+    keeper.add_pods(failing, count, &json!({"labels": null, "annotations": {"pod-group-name": "gang"}}));
+    let namespaces = (0..3).map(|number| format!("{failing}{number}"));
     for namespace in namespaces.chain((0..10).map(|number| format!("fine-{number}"))) {
         let group = json!({
             "metadata": {"name": "gang", "namespace": namespace, "uid": "g", "creationTimestamp": "2025-12-31T22:00:00Z"},
@@ -34,10 +34,10 @@ async fn pods_whose_evidence_hangs_hold_up_no_other_namespace() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_could_not_be_annotated_is_tried_again_after_a_minute_or_an_hour_after_a_refusal() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    for (trouble, minutes) in [("fails-", 1), ("refuses-", 60)] {
-        let (evidence, server) = members(trouble, 1).await;
+    for (failing, minutes) in [("fails-", 1), ("refuses-", 60)] {
+        let (evidence, server) = members(failing, 1).await;
         let passed = sleep(Duration::from_secs(150 * minutes));
         until(evidence.run(&lead, &shutdown), passed).await;
-        assert_eq!(server.writes(&format!("{trouble}0")), 3, "{trouble}");
+        assert_eq!(server.writes(&format!("{failing}0")), 3, "{failing}");
     }
 }

@@ -22,8 +22,8 @@ use tracing::{debug, warn};
 use super::ExpiryController;
 use crate::{action::ActionFailure, limit::WriteLimit};
 
-/// The time between two looks, and the least time between two writes of one object.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// The time between two checks, and the least time between two writes of one object.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The waits after failures in a namespace. While an admission webhook is down, no object of a
 /// namespace can be written.
@@ -61,7 +61,7 @@ impl ExpiryController {
         let limit = handles.limit();
         let queue =
             WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
-        let look = || {
+        let fill = || {
             let stale = handles.cluster.with(|index| index.stale_ends(handles.now()));
             if self.is_pressed() {
                 queue.replace(iter::empty());
@@ -69,9 +69,9 @@ impl ExpiryController {
                 queue.replace(stale.into_iter().map(EndToShow));
             }
         };
-        let more = async || sleep(BETWEEN_LOOKS).await;
+        let more = async || sleep(POLL_INTERVAL).await;
         let run = WorkLoop { queue: &queue, gate: Some(&handles.gate), end: shutdown, drains: false };
-        run.work(look, more, async |lease| self.show_end(lease, &limit).await).await;
+        run.work(fill, more, async |lease| self.show_end(lease, &limit).await).await;
     }
 
     /// True if an end or a notice is due that wasn't tried yet.
@@ -86,7 +86,7 @@ impl ExpiryController {
         let Self { handles, pauser, .. } = self;
         limit.until_ready().await;
         if self.is_pressed() {
-            return lease.again(BETWEEN_LOOKS);
+            return lease.again(POLL_INTERVAL);
         }
         let failures = lease.failures.try_into().unwrap_or(u8::MAX);
         let taken =
@@ -98,7 +98,7 @@ impl ExpiryController {
         match result {
             Ok(done) if matches!(done.act, Act::PutOff(..) | Act::TooEarly) => {
                 doubt();
-                lease.again(BETWEEN_LOOKS);
+                lease.again(POLL_INTERVAL);
             }
             Ok(done) => {
                 debug!(%namespace, %pod, act = ?done.act, "Showed the end of its run");
@@ -108,9 +108,9 @@ impl ExpiryController {
                 doubt();
                 let error = with_causes(&failure);
                 if matches!(failure, ActionFailure::Api(ApiError::NotLeading)) {
-                    return lease.again(BETWEEN_LOOKS);
+                    return lease.again(POLL_INTERVAL);
                 }
-                lease.trouble();
+                lease.degrade();
                 if lease.failing_since().is_none() {
                     warn!(%namespace, %pod, error, "Failed to show the end of runs of a namespace: will try again");
                 } else {

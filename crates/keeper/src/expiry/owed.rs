@@ -1,8 +1,8 @@
 //! Events that may be missing, and events about ceilings and queues that users wrote where they
 //! have no effect.
 //!
-//! The `ExpiryController` runs [`tell_owed`] while this keeper leads. An event that isn't added now
-//! is owed at the next look.
+//! The `ExpiryController` runs [`record_owed`] while this keeper leads. An event that isn't added now
+//! is owed at the next check.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use tracing::warn;
 
 use crate::{action::Pauser, api::refer, cluster::ClusterState, events::EventRecord, handles::Handles};
 
-/// The time between two looks for missing events and for values without effect.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+/// The time between two checks for missing events and for values without effect.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The most acts per look whose events may be missing: any user can write a journal.
+/// The most acts per check whose events may be missing: any user can write a journal.
 const MOST_ACTS: usize = 1_000;
 
-/// The most events per look about values without effect: they must not hold up the events of
+/// The most events per check about values without effect: they must not hold up the events of
 /// pauses.
 const MOST_INEFFECTIVE: usize = 16;
 
 /// Adds events that may have been lost, and events about values without effect. Never returns. A
 /// dry run repairs no lost events.
-pub async fn tell_owed(pauser: &Pauser) {
+pub async fn record_owed(pauser: &Pauser) {
     let handles = &*pauser.handles;
     let Handles { cluster, events, dry_run, .. } = handles;
     loop {
@@ -38,7 +38,7 @@ pub async fn tell_owed(pauser: &Pauser) {
                 events.extend(without_effect(pauser, note).await);
             }
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

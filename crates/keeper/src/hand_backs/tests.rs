@@ -31,8 +31,8 @@ async fn keeper() -> (Keeper, HandBackController) {
 async fn owners_whose_hand_back_hangs_or_is_refused_hold_up_no_other_namespace() {
     let (keeper, controller) = keeper().await;
     for number in 0..40 {
-        for trouble in ["hangs-0", "refuses-0", "stale-0"] {
-            add(&keeper, trouble, &format!("{trouble}-{number}"));
+        for failing in ["hangs-0", "refuses-0", "stale-0"] {
+            add(&keeper, failing, &format!("{failing}-{number}"));
         }
     }
     for number in 0..10 {

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::json;
 use tenure_service::call::{ApiError, call};
-use tenure_types::usage::{USAGE_KEY, UsageRecord};
+use tenure_types::usage_record::{USAGE_KEY, UsageRecord};
 use thiserror::Error;
 
 use crate::api::FIELD_MANAGER;

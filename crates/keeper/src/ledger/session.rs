@@ -101,7 +101,7 @@ pub struct Session<'c> {
     replay: Option<(u64, StreamClock)>,
     saved: SavedRecord,
     /// The failure that was last logged, so that it isn't logged again each second.
-    trouble: Option<String>,
+    logged_failure: Option<String>,
 }
 
 impl<'c> Session<'c> {
@@ -115,7 +115,7 @@ impl<'c> Session<'c> {
             pages: PageSize::default(),
             replay: None,
             saved: SavedRecord { version, changes, at: Instant::now(), bytes: 0 },
-            trouble: None,
+            logged_failure: None,
         }
     }
 
@@ -145,9 +145,9 @@ impl<'c> Session<'c> {
     /// Logs a failure, unless it is the last one again, and waits for a second.
     async fn fail(&mut self, failure: &SessionFailure) {
         let error = with_causes(failure);
-        if self.trouble.as_ref() != Some(&error) {
+        if self.logged_failure.as_ref() != Some(&error) {
             warn!(error, "Counts no use of runs at the moment: trying again");
-            self.trouble = Some(error);
+            self.logged_failure = Some(error);
         }
         sleep(RETRY).await;
     }
@@ -254,7 +254,7 @@ impl<'c> Session<'c> {
             }
             WatchEvent::Error(status) => return Err(SessionFailure::Ended(status)),
         }
-        self.trouble = None;
+        self.logged_failure = None;
         Ok(())
     }
 

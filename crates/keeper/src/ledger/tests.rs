@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_index::{CeilingOptions, SeenRun};
 use tenure_policy::usage::{PodRun, SeenAt};
 use tenure_service::{clock::ServerClock, leadership::Leadership};
-use tenure_types::{projection::Pod, room::RunRequests, tensorstack::v1beta1, usage::UsageRecord};
+use tenure_types::{projection::Pod, room::RunRequests, tensorstack::v1beta1, usage_record::UsageRecord};
 
 use super::*;
 use crate::metrics::{Metrics, MetricsSources};

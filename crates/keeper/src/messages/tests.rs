@@ -107,7 +107,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
     ];
     // each act once, however often its event is tried
     for event in events.iter().chain(&events) {
-        messages.tell(event);
+        messages.add(event);
     }
     let waiting = [r#"waiting_messages{receiver="a"} 2"#, r#"waiting_messages{receiver="b"} 1"#];
     assert_eq!(counted(&registry), waiting);
@@ -124,7 +124,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
         r#"messages_total{receiver="b",result="Dropped"} 1"#,
     ];
     assert_eq!(counted(&registry), dropped);
-    messages.tell(&event(EventReason::RunEnded, "2026-01-02T04:00:00Z"));
+    messages.add(&event(EventReason::RunEnded, "2026-01-02T04:00:00Z"));
     assert_eq!(counted(&registry)[2], r#"waiting_messages{receiver="c"} 1"#);
 }
 
@@ -133,12 +133,12 @@ async fn of_records_only_those_of_an_earlier_leader_are_told() {
     let (messages, _configure, registry) = messages(TWO);
     let since = "2026-01-02T03:00:00Z";
     *messages.leads_since.lock() = Some(at(since));
-    messages.tell_of_earlier(&event(EventReason::RunEnded, since));
+    messages.add_earlier(&event(EventReason::RunEnded, since));
     assert_eq!(counted(&registry), [""; 0], "this keeper would have told it by itself");
-    messages.tell_of_earlier(&event(EventReason::RunEnded, "2026-01-02T02:59:59Z"));
+    messages.add_earlier(&event(EventReason::RunEnded, "2026-01-02T02:59:59Z"));
     assert_eq!(counted(&registry), [r#"waiting_messages{receiver="a"} 1"#]);
     let dry = EventRecord { note: dry_run("Set it"), ..event(EventReason::MaxDurationExceeded, since) };
-    messages.tell(&dry);
+    messages.add(&dry);
     assert_eq!(counted(&registry), [r#"waiting_messages{receiver="a"} 2"#]);
 }
 
@@ -267,12 +267,12 @@ async fn the_error_of_a_connection_shows_no_path() {
 }
 
 /// Tells a receiver of this URL of several acts, and ends at once; returns what was counted.
-async fn told_at_the_end(url: &str) -> Vec<String> {
+async fn sent_at_the_end(url: &str) -> Vec<String> {
     let config = format!("receivers: [{{name: a, format: CloudEvents, url: '{url}'}}]");
     let (messages, _configure, registry) = messages(&config);
     let (lead, ended) = (Leadership::always(), CancellationToken::new());
     for second in 0..20 {
-        messages.tell(&event(EventReason::RunEnded, &format!("2026-01-02T03:04:{second:02}Z")));
+        messages.add(&event(EventReason::RunEnded, &format!("2026-01-02T03:04:{second:02}Z")));
     }
     let sender = MessageSender(messages);
     let end = async {
@@ -287,14 +287,14 @@ async fn told_at_the_end(url: &str) -> Vec<String> {
 #[tokio::test]
 async fn at_the_end_what_waits_is_sent() {
     let (url, _requests) = server(TAKEN).await;
-    assert_eq!(told_at_the_end(&url).await, [r#"messages_total{receiver="a",result="Sent"} 20"#]);
+    assert_eq!(sent_at_the_end(&url).await, [r#"messages_total{receiver="a",result="Sent"} 20"#]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_hangs_holds_up_the_end_for_a_moment_and_what_it_loses_is_counted() {
     let (url, _requests) = server("").await;
     let begun = tokio::time::Instant::now();
-    assert_eq!(told_at_the_end(&url).await, [r#"messages_total{receiver="a",result="Dropped"} 20"#]);
+    assert_eq!(sent_at_the_end(&url).await, [r#"messages_total{receiver="a",result="Dropped"} 20"#]);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 

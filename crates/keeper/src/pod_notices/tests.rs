@@ -5,18 +5,23 @@ use super::*;
 use crate::testing::{Keeper, Server, until};
 
 /// Has the pods that were added show an end.
-async fn notices(trouble: &str) -> (PodNotices, Server) {
+async fn notices(failing: &str) -> (PodNotices, Server) {
     let keeper = Keeper::new().await;
-    keeper.add_pods(trouble, 40, &json!({}));
+    keeper.add_pods(failing, 40, &json!({}));
     let Keeper { handles, server } = keeper;
     let notices = PodNotices { handles };
-    let namespaces = (0..3).map(|number| format!("{trouble}{number}"));
+    let namespaces = (0..3).map(|number| format!("{failing}{number}"));
     for namespace in namespaces.chain((0..10).map(|number| format!("fine-{number}"))) {
         // those in trouble first
         let end =
             if namespace.starts_with("fine-") { "2026-01-02T00:00:00Z" } else { "2026-01-01T12:00:00Z" };
         let owner = (namespace.as_str(), Uid::of(&namespace));
-        notices.handles.told.tell(owner, Some(end.parse().unwrap()), true, std::iter::empty());
+        notices.handles.notified_workloads.note_end(
+            owner,
+            Some(end.parse().unwrap()),
+            true,
+            std::iter::empty(),
+        );
     }
     (notices, server)
 }
@@ -24,18 +29,18 @@ async fn notices(trouble: &str) -> (PodNotices, Server) {
 #[tokio::test(start_paused = true)]
 async fn namespaces_whose_pods_can_not_be_written_hold_up_no_notice_in_another() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    for trouble in ["fails-", "hangs-"] {
-        let (notices, server) = notices(trouble).await;
+    for failing in ["fails-", "hangs-"] {
+        let (notices, server) = notices(failing).await;
         let begun = Instant::now();
-        let told = async {
+        let passed = async {
             server.written("fine-", 10).await;
-            assert!(begun.elapsed() <= Duration::from_secs(3), "{trouble}: {:?}", begun.elapsed());
+            assert!(begun.elapsed() <= Duration::from_secs(3), "{failing}: {:?}", begun.elapsed());
             sleep(Duration::from_mins(10)).await;
         };
-        until(notices.run(&lead, &shutdown), told).await;
+        until(notices.run(&lead, &shutdown), passed).await;
         assert_eq!(server.writes("fine-"), 10, "once each");
-        let writes = server.writes(trouble);
-        assert!((30..=120).contains(&writes), "{trouble} is tried again, but not all the time: {writes}");
+        let writes = server.writes(failing);
+        assert!((30..=120).contains(&writes), "{failing} is tried again, but not all the time: {writes}");
     }
 }
 
@@ -43,17 +48,22 @@ async fn namespaces_whose_pods_can_not_be_written_hold_up_no_notice_in_another()
 async fn a_pod_whose_notice_was_refused_is_not_asked_again_before_the_next_notice() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     let (notices, server) = notices("refuses-").await;
-    for told in 1..=2 {
+    for round in 1..=2 {
         let passed = async {
             server.written("refuses-", 120).await;
             sleep(Duration::from_mins(10)).await;
         };
         until(notices.run(&lead, &shutdown), passed).await;
-        assert_eq!(server.writes("refuses-2"), told * 40);
+        assert_eq!(server.writes("refuses-2"), round * 40);
         for number in 0..3 {
             let namespace = format!("refuses-{number}");
             let end = Some("2026-01-01T12:00:00Z".parse().unwrap());
-            notices.handles.told.tell((&namespace, Uid::of(&namespace)), end, true, std::iter::empty());
+            notices.handles.notified_workloads.note_end(
+                (&namespace, Uid::of(&namespace)),
+                end,
+                true,
+                std::iter::empty(),
+            );
         }
     }
 }

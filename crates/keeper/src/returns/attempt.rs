@@ -124,7 +124,7 @@ impl Requeuer {
         let comes_back = back.comes_back() && matches!(patch, ReturnPatch::Return(_));
         let act = comes_back.then(|| JournalAct::Returned { record: record.clone(), state, returned });
         let change = pause::with_act(patch.get().clone(), &found.metadata, act, at);
-        let told = Box::new(ReturnReport { known, record, state, back, returned });
+        let report = Box::new(ReturnReport { known, record, state, back, returned });
         let resume = rule.command.as_ref().filter(|_| comes_back);
         let resume = resume.map(|command| pause::command(object, &command.resume));
         let write = async {
@@ -135,11 +135,11 @@ impl Requeuer {
             self.write(namespace, owner, back, &change).await
         };
         match lease.watch(write).await {
-            Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
+            Err(error) if is_refusal(&error) => Ok(Attempt::Refused(report, error)),
             Err(error) => Err(error),
             // the field was changed since the pause, and only the record is removed
             Ok(()) if matches!(patch, ReturnPatch::Forget(_)) => Ok(Attempt::NotNow),
-            Ok(()) => Ok(Attempt::Done(told)),
+            Ok(()) => Ok(Attempt::Done(report)),
         }
     }
 

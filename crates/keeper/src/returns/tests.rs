@@ -334,13 +334,13 @@ async fn first_tries_of_a_queue_are_in_order_over_all_namespaces_and_each_begins
         let hangs: Vec<&Waiting> = jobs.iter().filter(|job| job.fate == Fate::Hangs).collect();
         let patched = server.0.lock().patched.clone();
         // a call was slow in its namespace before
-        let is_in_trouble = |namespace: &str, when: Instant| {
+        let is_failing = |namespace: &str, when: Instant| {
             let of = |job: &str| hangs.iter().any(|hang| hang.namespace == namespace && hang.job() == job);
             patched.iter().any(|(job, at)| of(job) && *at + PROMPT <= when)
         };
         for (one, other) in jobs.iter().flat_map(|one| jobs.iter().map(move |other| (one, other))) {
             let is_before = one.queue == other.queue && one < other;
-            let is_right = at(one) <= at(other) || is_in_trouble(one.namespace, at(other));
+            let is_right = at(one) <= at(other) || is_failing(one.namespace, at(other));
             assert!(!is_before || is_right, "seed {seed}: {other:?} began before {one:?}");
         }
         // each namespace with slow calls holds up a line once, and one turn in four is for retries
@@ -361,19 +361,19 @@ async fn a_second_refusal_in_a_row_draws_an_event_and_waits_grow() {
     let job = Waiting { fate: Fate::Refused, ..waiting("fine", "job".into(), "a", 0) };
     server.add(&requeuer.handles.cluster, &job);
     let shutdown = CancellationToken::new();
-    let mut told = Vec::new();
+    let mut recorded = Vec::new();
     let patched = tokio::select! {
         () = requeuer.work(&shutdown) => unreachable!(),
         patched = async {
             for count in 1..=7 {
                 server.patched("fine", count).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                told.push(requeuer.handles.events.clear().len());
+                recorded.push(requeuer.handles.events.clear().len());
             }
             server.patched("fine", 7).await
         } => patched,
     };
-    assert_eq!(told, [0, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(recorded, [0, 1, 0, 0, 0, 0, 0]);
     let times = patched.windows(2).map(|pair| pair[1].1.duration_since(pair[0].1).as_secs_f64());
     for (waited, longest) in times.zip([5.0, 10.0, 20.0, 40.0, 40.0, 40.0]) {
         assert!((longest / 2.0..=longest + 0.2).contains(&waited), "{waited} s, at most {longest} s");

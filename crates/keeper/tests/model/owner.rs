@@ -9,7 +9,7 @@ use tenure_policy::{
     climb::Action,
     expiry::Family,
     judge::{Act, Case, CaseFacts, Climbed, DuePods, RunState, Task, judge},
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::{self, MAX_DURATION_EXCEEDED, OwnerObject, Return},
 };
 use tenure_types::{ExtendedDuration, keys, paused::RequeueState};
@@ -192,8 +192,8 @@ impl OwnerWrite {
             deadline: end,
             first_deadline: end,
             handed_out: end,
-            first_told: None,
-            told: Vec::new(),
+            first_announced_end: None,
+            announced_ends: Vec::new(),
             attempts: 0,
         };
         let state = RunState {

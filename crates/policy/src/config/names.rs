@@ -5,7 +5,7 @@
 
 use crate::reason::EventReason;
 
-pub use crate::owners::is_subdomain;
+pub use crate::owner_table::is_subdomain;
 
 /// The least likeness at which a known name is suggested, by Jaro-Winkler: from 0 to 1 for equal
 /// names.

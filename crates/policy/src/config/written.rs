@@ -24,7 +24,7 @@ use crate::{
     kueue::{KueueQueue, KueueQueues},
     message::{DEFAULT_SOURCE, MessageFormat, Receiver, ReceiverUrl, SecretText, check_url},
     notice::NoticePoints,
-    owners::{OwnerTable, PauseRule},
+    owner_table::{OwnerTable, PauseRule},
     queue::wait_for_pods_ready,
     ready::PodsReady,
     reason::EventReason,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     expiry::{OwnCeiling, own_ceiling},
     field::FieldError,
-    owners::OwnerShape,
+    owner_table::OwnerShape,
 };
 
 /// The most different places that are kept of an owner's templates. Further places don't count.

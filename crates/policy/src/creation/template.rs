@@ -24,7 +24,7 @@ use super::{
 use crate::{
     expiry::own_ceiling,
     naming::group_of,
-    owners::{OwnerShape, OwnerTable},
+    owner_table::{OwnerShape, OwnerTable},
 };
 
 /// The claims of a pod about its run.

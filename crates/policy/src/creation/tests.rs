@@ -5,7 +5,7 @@ use tenure_types::podgroup::PodField;
 use super::*;
 use crate::{
     kueue::KueueQueue,
-    owners::{OwnerShape, OwnerTable},
+    owner_table::{OwnerShape, OwnerTable},
     queue::RunaiQueue,
 };
 
@@ -90,18 +90,18 @@ fn the_keys_that_are_read_are_those_that_name_a_queue() {
 
 #[test]
 fn more_than_the_ceiling_is_told_with_the_number_and_as_much_is_not() {
-    let told =
+    let warning =
         "spec.activeDeadlineSeconds: 7200 is too long: Queue research ends a run after 1h: set at most 3600";
-    assert_eq!(warned("batch/Job", &job(7200, "research")), [told]);
+    assert_eq!(warned("batch/Job", &job(7200, "research")), [warning]);
     assert_eq!(warned("batch/Job", &job(3601, "research")).len(), 1);
     for (seconds, queue) in [(3600, "research"), (7200, "free"), (7200, "none"), (1, "short"), (0, "short")] {
         assert_eq!(warned("batch/Job", &job(seconds, queue)), [""; 0], "{seconds} {queue}");
     }
-    let told =
+    let warning =
         "spec.activeDeadlineSeconds: 1801 is too long: Queue short ends a run after 30m: set at most 1800";
-    assert_eq!(warned("batch/Job", &job(1801, "short")), [told], "the least on the path");
-    let told = "spec.activeDeadlineSeconds: 9223372036854775807 is too long: Queue long ends a run after 100d: set at most 8640000";
-    assert_eq!(warned("batch/Job", &job(i64::MAX, "long")), [told]);
+    assert_eq!(warned("batch/Job", &job(1801, "short")), [warning], "the least on the path");
+    let warning = "spec.activeDeadlineSeconds: 9223372036854775807 is too long: Queue long ends a run after 100d: set at most 8640000";
+    assert_eq!(warned("batch/Job", &job(i64::MAX, "long")), [warning]);
 }
 
 #[test]
@@ -112,18 +112,18 @@ fn the_time_that_kueue_is_asked_for_is_compared_wherever_it_stands() {
         job["metadata"]["labels"] = json!({key: seconds});
         job
     };
-    let told = |at: &str| {
+    let warning = |at: &str| {
         [format!(
             "{at}.labels[{key}]: 7200 is too long: Queue research ends a run after 1h: set at most 3600"
         )]
     };
-    assert_eq!(warned("batch/Job", &labelled("7200")), told("metadata"));
+    assert_eq!(warned("batch/Job", &labelled("7200")), warning("metadata"));
     for seconds in ["3600", "0", "-1", "2h", "", "99999999999999999999"] {
         assert_eq!(warned("batch/Job", &labelled(seconds)), [""; 0], "{seconds}");
     }
     let mut in_template = job(0, "research");
     in_template["spec"]["template"]["metadata"]["labels"][key] = json!("7200");
-    assert_eq!(warned("batch/Job", &in_template), told("spec.template.metadata"));
+    assert_eq!(warned("batch/Job", &in_template), warning("spec.template.metadata"));
     let stored = labelled("7200");
     assert!(read("batch/Job", &stored, Some(&stored)).is_none(), "it asked for that before");
 }
@@ -132,10 +132,10 @@ fn the_time_that_kueue_is_asked_for_is_compared_wherever_it_stands() {
 fn a_notebook_of_kubeflow_asks_by_its_own_metadata_once_and_names_its_queue_there() {
     let mut notebook = json!({"metadata": {"labels": {"kai.scheduler/queue": "research"}}, "spec": {"template": {"spec": {}}}});
     notebook["metadata"]["annotations"] = json!({OWN: "2h"});
-    let told = format!(
+    let warning = format!(
         "metadata.annotations[{OWN}]: \"2h\" is too long: Queue research ends a run after 1h: set at most 1h"
     );
-    assert_eq!(warned("kubeflow.org/Notebook", &notebook), [told]);
+    assert_eq!(warned("kubeflow.org/Notebook", &notebook), [warning]);
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn the_queue_decides_whether_it_is_refused_or_warned_of() {
 fn the_way_to_more_time_is_told_where_queues_allow_some() {
     let extensions = json!({"extensions": {"maxTotal": "2h"}});
     let more = |seconds, extensions: &Value| {
-        let told = answered(extensions, "batch/Job", &job(seconds, "research")).1.remove(0);
-        told.split_once("; ").map(|(_, more)| more.to_owned())
+        let warning = answered(extensions, "batch/Job", &job(seconds, "research")).1.remove(0);
+        warning.split_once("; ").map(|(_, more)| more.to_owned())
     };
     let ask = |time: &str| {
         Some(format!(
@@ -187,25 +187,28 @@ fn own_ceilings_of_an_owner_and_of_its_pods_ask_as_well() {
         "metadata": {"annotations": {OWN: "2h30m", "other": "9h"}},
         "spec": {"template": template("research", &json!({}))},
     });
-    let told = "metadata.annotations[tenure.dev/max-duration]: \"2h30m\" is too long: Queue research ends a run after 1h: set at most 1h";
-    assert_eq!(warned("apps/Deployment", &deployment), [told]);
+    let warning = "metadata.annotations[tenure.dev/max-duration]: \"2h30m\" is too long: Queue research ends a run after 1h: set at most 1h";
+    assert_eq!(warned("apps/Deployment", &deployment), [warning]);
     deployment["spec"]["template"]["metadata"]["annotations"] = json!({OWN: "3h"});
     deployment["metadata"]["annotations"] = json!({OWN: "20m"});
-    let told = warned("apps/Deployment", &deployment);
-    assert!(told.len() == 1 && told[0].starts_with("spec.template.metadata.annotations["), "{told:?}");
+    let warnings = warned("apps/Deployment", &deployment);
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with("spec.template.metadata.annotations["),
+        "{warnings:?}"
+    );
     deployment["spec"]["template"]["metadata"]["annotations"] = json!({OWN: "soon"});
-    let told = warned("apps/Deployment", &deployment);
-    assert!(told.len() == 1 && told[0].ends_with(": it has no effect"), "{told:?}");
+    let warnings = warned("apps/Deployment", &deployment);
+    assert!(warnings.len() == 1 && warnings[0].ends_with(": it has no effect"), "{warnings:?}");
 }
 
 #[test]
 fn deadlines_of_pods_count_and_those_of_jobs_whose_pods_run_one_after_the_other_do_not() {
     let mut of_pods = job(60, "research");
     of_pods["spec"]["template"]["spec"]["activeDeadlineSeconds"] = json!(4000);
-    let told = warned("batch/Job", &of_pods);
+    let warnings = warned("batch/Job", &of_pods);
     assert!(
-        told.len() == 1 && told[0].starts_with("spec.template.spec.activeDeadlineSeconds: 4000 "),
-        "{told:?}"
+        warnings.len() == 1 && warnings[0].starts_with("spec.template.spec.activeDeadlineSeconds: 4000 "),
+        "{warnings:?}"
     );
     for (completions, parallelism, count) in [
         (json!(10), json!(1), 0),
@@ -272,8 +275,8 @@ fn every_kind_is_read_where_its_pods_and_its_deadline_are() {
             "spec.replicaSpecs[0].template.spec.activeDeadlineSeconds",
         ),
     ] {
-        let told = warned(kind, &json!({"metadata": {"name": "train"}, "spec": spec}));
-        assert!(told.len() == 1 && told[0].starts_with(&format!("{field}: ")), "{kind} {told:?}");
+        let all = warned(kind, &json!({"metadata": {"name": "train"}, "spec": spec}));
+        assert!(all.len() == 1 && all[0].starts_with(&format!("{field}: ")), "{kind} {all:?}");
     }
 }
 
@@ -290,8 +293,8 @@ fn the_own_label_of_an_owner_counts_where_another_scheduler_may_read_it_and_no_t
     let notebook = json!({
         "metadata": {"annotations": {OWN: "1h"}}, "spec": {"scheduler": {"t9kScheduler": {"queue": "demo"}}},
     });
-    let told = "metadata.annotations[tenure.dev/max-duration]: \"1h\" is too long: Queue demo ends a run after 10m: set at most 10m";
-    assert_eq!(warned("tensorstack.dev/Notebook", &notebook), [told]);
+    let warning = "metadata.annotations[tenure.dev/max-duration]: \"1h\" is too long: Queue demo ends a run after 10m: set at most 10m";
+    assert_eq!(warned("tensorstack.dev/Notebook", &notebook), [warning]);
 }
 
 #[test]
@@ -303,8 +306,8 @@ fn of_several_templates_the_strictest_ceiling_counts_and_one_queue_that_refuses_
             .collect();
         json!({"metadata": {"annotations": {OWN: "2h"}}, "spec": {"replicatedJobs": jobs}})
     };
-    let told = warned("jobset.x-k8s.io/JobSet", &jobset(&["research", "short", "free"]));
-    assert!(told.len() == 1 && told[0].contains("Queue short ends a run after 30m"), "{told:?}");
+    let all = warned("jobset.x-k8s.io/JobSet", &jobset(&["research", "short", "free"]));
+    assert!(all.len() == 1 && all[0].contains("Queue short ends a run after 30m"), "{all:?}");
     let refuse = json!({"overCeiling": "Refuse"});
     let mut in_both = jobset(&["research"]);
     in_both["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["labels"]["scheduler.tensorstack.dev/queue"] =
@@ -451,9 +454,9 @@ fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() 
     let absent: BTreeSet<_> = queues.iter().filter(|queue| !known.has(queue)).cloned().collect();
     let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues, &absent, &known);
     assert!(errors.is_empty());
-    let told =
+    let warning =
         "queue \"reserch\", which the pods of this workload name, doesn't exist: no ceiling applies to them";
-    assert_eq!(warnings, [told]);
+    assert_eq!(warnings, [warning]);
     assert!(known.has(&(Family::Runai, "research".into())));
     let before = job(0, "reserch");
     assert!(read("batch/Job", &job(0, "reserch"), Some(&before)).is_none(), "a change that asks for nothing");

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::{
     GuardVerdict, GuardedPod, Hold, NominatedPod, Operation, RemovalRequest, UnknownPreemptor, VerdictReason,
-    words::{self, seconds_left},
+    messages::{self, seconds_left},
 };
 use crate::{
     preemption::{Rule, Ruling, Victim},
@@ -121,7 +121,7 @@ impl GuardedPod<'_> {
             // Only then does kubectl drain say why it waits, and heed its --timeout
             (Operation::Evict, _) => SOON,
         };
-        let message = words::message(self, asked, ruling, preemptor);
+        let message = messages::message(self, asked, ruling, preemptor);
         let hold = Hold { rule, until: ruling.until, retry_after, message };
         GuardVerdict { reason, preemptor: preemptor.map(name), hold: Some(hold) }
     }

@@ -87,7 +87,7 @@ pub struct Notice {
     /// The change to the end that the object's annotations note.
     pub change: NoticeChange,
     /// The time of the notice, in whole milliseconds, that an event is to report. None: no event.
-    pub told: Option<Timestamp>,
+    pub announced_at: Option<Timestamp>,
     /// The action at the end of the run.
     pub then: AtEnd,
     /// The time that the run may still get by an extension. None: no more.
@@ -114,11 +114,11 @@ impl Notice {
             NoticeChange::Clear => (Some(None), None),
             // a notice that is given now has the time of the judgement, which differs
             NoticeChange::Set(noted) => {
-                (Some(Some(noted.end)), noted.given.filter(|_| notice.told.is_none()))
+                (Some(Some(noted.end)), noted.given.filter(|_| notice.announced_at.is_none()))
             }
         };
-        (&self.object, self.end, of(self), self.told.is_some())
-            == (&other.object, other.end, of(other), other.told.is_some())
+        (&self.object, self.end, of(self), self.announced_at.is_some())
+            == (&other.object, other.end, of(other), other.announced_at.is_some())
     }
 }
 

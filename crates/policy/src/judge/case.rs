@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     expiry::Family,
     notice::NoticePoints,
-    owners::{Obedience, PausableKinds},
+    owner_table::{Obedience, PausableKinds},
     requeue::Backoff,
 };
 
@@ -63,9 +63,9 @@ pub struct DuePods {
     pub handed_out: Timestamp,
     /// The end of the run in the last notice to the workload of the first pod. None: it had no
     /// notice.
-    pub first_told: Option<Timestamp>,
+    pub first_announced_end: Option<Timestamp>,
     /// The ends of the run in the last notices to the workloads of all pods.
-    pub told: Vec<Timestamp>,
+    pub announced_ends: Vec<Timestamp>,
     /// The number of times that the task was done although the pod runs on. Compared with
     /// [`TRIES`].
     pub attempts: u8,

@@ -40,10 +40,10 @@ pub(super) fn judge(
     let announcement = noted.announcement();
     // true if the noted end is one that was announced for these pods
     let ours = announcement.is_some_and(|noted| match coverage {
-        BatchCoverage::All => case.due.told.contains(&noted.end),
-        _ => case.due.first_told == Some(noted.end),
+        BatchCoverage::All => case.due.announced_ends.contains(&noted.end),
+        _ => case.due.first_announced_end == Some(noted.end),
     });
-    let (change, told) = match case.task {
+    let (change, announced_at) = match case.task {
         Task::Note => (shown(end, announcement, state.since), None),
         task => decide(task, ours, state.notice, (end, now), announcement),
     };
@@ -54,7 +54,7 @@ pub(super) fn judge(
         None => AtEnd::Paused,
     };
     let more = state.more;
-    Ok(Act::Announce(Box::new(Notice { object, coverage, end, change, told, then, more })))
+    Ok(Act::Announce(Box::new(Notice { object, coverage, end, change, announced_at, then, more })))
 }
 
 /// Returns the change by which an object shows the end of its run. Notices of earlier runs are
@@ -109,7 +109,7 @@ mod tests {
         now: i64,
     ) -> (NoticeChange, Option<Timestamp>) {
         let end = pods.iter().map(|(end, _)| *end).min().unwrap();
-        let ours = noted.is_some_and(|(end, _)| pods.iter().any(|(_, told)| *told == Some(end)));
+        let ours = noted.is_some_and(|(end, _)| pods.iter().any(|(_, announced)| *announced == Some(end)));
         let noted = noted.map(|(end, given)| Announcement { end: at(end), given: given.map(at) });
         decide(Task::Announce, ours, "400s,100s".parse().unwrap(), (at(end), at(now)), noted)
     }
@@ -148,8 +148,8 @@ mod tests {
         assert_eq!(decided(&[(2000, Some(1000))], Some((1000, Some(950))), 1650), notice(2000, 1650));
         assert_eq!(decided(&[(980, Some(1000))], Some((1000, Some(600))), 700), silent(980, Some(600)));
         assert_eq!(decided(&[(780, Some(1000))], Some((1000, Some(600))), 700), notice(780, 700));
-        let told_by_another = decided(&[(2000, None)], Some((1000, Some(600))), 700);
-        assert_eq!(told_by_another, silent(2000, Some(600)));
+        let announced_by_another = decided(&[(2000, None)], Some((1000, Some(600))), 700);
+        assert_eq!(announced_by_another, silent(2000, Some(600)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     climb::Action,
     naming::{describe, of_pod},
-    owners::{Obedience, PausableKinds},
+    owner_table::{Obedience, PausableKinds},
     pause::PodDeletionCause,
 };
 

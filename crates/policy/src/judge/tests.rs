@@ -64,8 +64,8 @@ fn world(task: Task, object: &Value) -> World {
         deadline: at(100),
         first_deadline: at(100),
         handed_out: at(100),
-        first_told: None,
-        told: Vec::new(),
+        first_announced_end: None,
+        announced_ends: Vec::new(),
         attempts: 0,
     };
     let state = RunState {
@@ -86,7 +86,7 @@ impl World {
             Ok(Act::Pause(owner, pause)) => format!("pause {}: {}", owner.kind, pause.plan.reason),
             Ok(Act::DeletePod(deletion)) => format!("delete the pod: {:?}", deletion.alone),
             Ok(Act::DeleteOwner(deletion)) => format!("delete {}", deletion.owner.kind),
-            Ok(Act::Announce(notice)) => format!("{:?} {:?}", notice.change, notice.told),
+            Ok(Act::Announce(notice)) => format!("{:?} {:?}", notice.change, notice.announced_at),
             Ok(Act::Leave(why, _) | Act::PutOff(why, _)) => why.into(),
             Ok(act) => format!("{act:?}"),
             Err(question) => format!("ask {question:?}"),
@@ -309,12 +309,12 @@ fn a_notice_is_given_once_a_point_by_what_the_object_notes() {
             "tenure.dev/expires-at": at(end), "tenure.dev/notice-given-at": given.map(at),
         }}})
     };
-    let set = |given: i64, told: Option<i64>| {
+    let set = |given: i64, announced: Option<i64>| {
         let announcement = Announcement { end, given: Some(at(given)) };
-        format!("{:?} {:?}", NoticeChange::Set(announcement), told.map(at))
+        format!("{:?} {:?}", NoticeChange::Set(announcement), announced.map(at))
     };
     let keep = "Keep None".to_owned();
-    for (object, told, expected) in [
+    for (object, announced, expected) in [
         (json!({}), None, set(95, Some(95))),
         (noted(100, Some(91)), Some(100), keep.clone()),
         // another keeper gave it: if its event is missing, the journal says so
@@ -328,7 +328,8 @@ fn a_notice_is_given_once_a_point_by_what_the_object_notes() {
     ] {
         let mut world = world(Task::Announce, &web(&object));
         (world.now, world.case.due.handed_out) = (now, now);
-        (world.case.due.first_told, world.case.due.told) = (told.map(at), told.map(at).into_iter().collect());
+        (world.case.due.first_announced_end, world.case.due.announced_ends) =
+            (announced.map(at), announced.map(at).into_iter().collect());
         world.state.notice = "10s".parse::<NoticePoints>().unwrap();
         assert_eq!(world.act(), expected, "{object}");
     }
@@ -356,9 +357,9 @@ fn a_notice_says_what_is_done_at_the_end() {
 #[test]
 fn a_withdrawal_takes_back_only_the_end_that_was_told() {
     let noted = json!({"metadata": {"annotations": {"tenure.dev/expires-at": at(100)}}});
-    for (told, expected) in [(Some(100), "Clear None"), (Some(99), "Keep None"), (None, "Keep None")] {
+    for (announced, expected) in [(Some(100), "Clear None"), (Some(99), "Keep None"), (None, "Keep None")] {
         let mut world = world(Task::Withdraw, &web(&noted));
-        world.case.due.told = told.map(at).into_iter().collect();
+        world.case.due.announced_ends = announced.map(at).into_iter().collect();
         assert_eq!(world.act(), expected);
     }
 }

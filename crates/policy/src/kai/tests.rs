@@ -17,11 +17,11 @@ fn of_arguments(arguments: &str) -> KaiDefaults {
 }
 
 /// The differences, as `field: theirs, tenure's field: ours`.
-fn told(kai: &KaiDefaults, ours: &Floors) -> Vec<String> {
-    let told = |KaiDifference { setting: _, field, kai, tenures_field, tenure }| {
+fn differences(kai: &KaiDefaults, ours: &Floors) -> Vec<String> {
+    let line = |KaiDifference { setting: _, field, kai, tenures_field, tenure }| {
         format!("{field}: {kai}, {tenures_field}: {tenure}")
     };
-    kai.differences(ours).into_iter().map(told).collect()
+    kai.differences(ours).into_iter().map(line).collect()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn each_default_that_differs_is_named_on_both_sides() {
         format!("{here}.reclaimResolveMethod: queue, floors.reclaimResolveMethod: lca"),
     ];
     let tenure = ours("defaultPreemptMinRuntime: 1h\ndefaultReclaimMinRuntime: 5s\n");
-    assert_eq!(told(&kai, &tenure), expected);
+    assert_eq!(differences(&kai, &tenure), expected);
     let settings = kai.differences(&tenure).into_iter().map(|difference| difference.setting);
     assert_eq!(settings.collect::<Vec<_>>(), KaiDefault::ALL);
     let remedy = kai.differences(&tenure)[2].remedy();
@@ -46,20 +46,20 @@ fn each_default_that_differs_is_named_on_both_sides() {
 fn the_same_time_written_otherwise_is_no_difference() {
     let kai = of_arguments("{defaultPreemptMinRuntime: +90m, defaultReclaimMinRuntime: 1d}");
     let tenure = ours("defaultPreemptMinRuntime: 1h30m\ndefaultReclaimMinRuntime: 24h\n");
-    assert_eq!(told(&kai, &tenure), [""; 0]);
+    assert_eq!(differences(&kai, &tenure), [""; 0]);
     assert_eq!(kai.issues, [""; 0]);
-    assert_eq!(told(&of_arguments("{}"), &Floors::default()), [""; 0]);
+    assert_eq!(differences(&of_arguments("{}"), &Floors::default()), [""; 0]);
 }
 
 #[test]
 fn what_kai_takes_for_something_else_counts_as_kai_takes_it() {
     let kai = of_arguments("{defaultPreemptMinRuntime: 10 m, defaultReclaimMinRuntime: -5s}");
-    assert_eq!(told(&kai, &Floors::default()), [""; 0]);
+    assert_eq!(differences(&kai, &Floors::default()), [""; 0]);
     assert_eq!(kai.issues.len(), 2);
     assert!(kai.issues[0].starts_with("data[config.yaml]: line 3: arguments.defaultPreemptMinRuntime: "));
     let without = KaiDefaults::of_config_map(&map("tiers: []"), "config.yaml").unwrap();
     assert!(without.issues[0].contains("KAI protects no workload"), "{:?}", without.issues);
-    assert_eq!(told(&without, &ours("defaultPreemptMinRuntime: 1m")).len(), 1);
+    assert_eq!(differences(&without, &ours("defaultPreemptMinRuntime: 1m")).len(), 1);
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn a_config_map_without_a_configuration_of_kais_says_nothing_of_floors() {
 fn a_shard_without_floors_has_kais_own_defaults() {
     for spec in [json!(null), json!({}), json!({"minRuntime": {}}), json!({"minRuntime": 5, "plugins": []})] {
         let shard = KaiDefaults::of_shard(&spec);
-        assert_eq!((told(&shard, &Floors::default()), shard.issues), (vec![], vec![]), "{spec}");
+        assert_eq!((differences(&shard, &Floors::default()), shard.issues), (vec![], vec![]), "{spec}");
     }
-    let found = told(&KaiDefaults::of_shard(&json!({})), &ours("defaultReclaimMinRuntime: 1m"));
+    let found = differences(&KaiDefaults::of_shard(&json!({})), &ours("defaultReclaimMinRuntime: 1m"));
     let expected = "spec.minRuntime.reclaimMinRuntime: 0s, floors.defaultReclaimMinRuntime: 1m";
     assert_eq!(found, [expected]);
 }
@@ -92,11 +92,11 @@ fn a_shard_of_a_node_pool_is_compared_with_the_floors_of_that_pool() {
     let tenure = ours(
         "defaultPreemptMinRuntime: 5m\ndefaultReclaimMinRuntime: 1h\nnodePools: [{name: a, defaultReclaimMinRuntime: 2d}]",
     );
-    assert_eq!(told(&shard("a"), &tenure), [""; 0]);
+    assert_eq!(differences(&shard("a"), &tenure), [""; 0]);
     let reclaim = "spec.minRuntime.reclaimMinRuntime: 2d, floors.";
-    assert_eq!(told(&shard(""), &tenure), [format!("{reclaim}defaultReclaimMinRuntime: 1h")]);
+    assert_eq!(differences(&shard(""), &tenure), [format!("{reclaim}defaultReclaimMinRuntime: 1h")]);
     let expected = format!("{reclaim}nodePools[b].defaultReclaimMinRuntime: 1h");
-    assert_eq!(told(&shard("b"), &tenure), [expected]);
+    assert_eq!(differences(&shard("b"), &tenure), [expected]);
     assert_eq!(tenure.node_pools["a"], PartialFloors { preempt: None, reclaim: Some("2d".parse().unwrap()) });
 }
 
@@ -109,7 +109,7 @@ fn arguments_of_a_shards_plugin_replace_its_minimums() {
     let here = "spec.plugins.minruntime.arguments";
     let tenure = Floors { method: ReclaimResolveMethod::Queue, ..ours("defaultPreemptMinRuntime: 5m") };
     let expected = format!("{here}.defaultPreemptMinRuntime: 0s, floors.defaultPreemptMinRuntime: 5m");
-    assert_eq!(told(&shard, &tenure), [expected]);
+    assert_eq!(differences(&shard, &tenure), [expected]);
     let [ignored, unread] = &shard.issues[..] else { panic!("{:?}", shard.issues) };
     let expected = format!("spec.minRuntime.preemptMinRuntime: KAI ignores it: {here} are all that count");
     assert_eq!(*ignored, expected);
@@ -124,6 +124,6 @@ fn a_shard_whose_plugin_is_off_protects_nobody() {
     }));
     let off = "spec.plugins.minruntime.enabled: Invalid value: false: KAI protects no workload, no matter which floors queues have";
     assert_eq!(shard.issues, [off]);
-    assert_eq!(told(&shard, &Floors::default()), [""; 0]);
-    assert_eq!(told(&shard, &ours("defaultPreemptMinRuntime: 5m")).len(), 1);
+    assert_eq!(differences(&shard, &Floors::default()), [""; 0]);
+    assert_eq!(differences(&shard, &ours("defaultPreemptMinRuntime: 5m")).len(), 1);
 }

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use super::owner::OwnerObject;
-use crate::owners::{OwnerTable, is_shown};
+use crate::owner_table::{OwnerTable, is_shown};
 
 const VERSION: &str = "bus.volcano.sh/v1alpha1";
 

@@ -22,7 +22,7 @@ use super::{
     preconditioned,
     reversal::{LONGEST_MANAGER, OwnedPart, manager, part},
 };
-use crate::owners::keys_of;
+use crate::owner_table::keys_of;
 
 /// The field manager of the keeper's writes.
 pub const KEEPER_MANAGER: &str = "tenure-keeper";

@@ -15,7 +15,7 @@ use tenure_types::{
     projection,
 };
 
-use crate::owners::{EndedWhen, PausableKinds, PauseRule, keys_of};
+use crate::owner_table::{EndedWhen, PausableKinds, PauseRule, keys_of};
 
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 pub(super) const INACTIVE: &str = "false";

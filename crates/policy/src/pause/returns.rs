@@ -12,7 +12,7 @@ use super::{
     DEACTIVATED, OwnerObject, deactivate, forget, is_deactivation, is_inactive, is_ours, record_on,
     requeue_state_on, resume, was_set_since,
 };
-use crate::owners::PauseRule;
+use crate::owner_table::PauseRule;
 
 /// The automatic return of a paused owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::owners::OwnerTable;
+    use crate::owner_table::OwnerTable;
 
     #[test]
     fn a_return_sets_the_field_back_unless_it_is_anothers_by_now() {

@@ -13,7 +13,7 @@ use tenure_types::{
 };
 
 use super::{owner::OwnerObject, reasons::MAX_DURATION_EXCEEDED};
-use crate::owners::keys_of;
+use crate::owner_table::keys_of;
 
 /// The number of reversals, each followed by a full ceiling, before [`OnReversal::DeletePods`]
 /// deletes pods.

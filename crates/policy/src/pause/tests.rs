@@ -1,5 +1,5 @@
 use super::*;
-use crate::owners::{EndedWhen, KINDS, OnExpiry};
+use crate::owner_table::{EndedWhen, KINDS, OnExpiry};
 
 fn rule(field: &str, value: Value) -> PauseRule {
     let (group, kind, field) = (String::new(), String::new(), field.into());

@@ -155,7 +155,7 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
 
 #[test]
 fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
-    let told = |trusted, stamp, old| {
+    let warning = |trusted, stamp, old| {
         let warning =
             StampWrite { trusted, stamp, old }.review(|| ReportedStart::Nothing, at(NOW)).warning.unwrap();
         let prefix = "tenure: metadata.annotations[kai.scheduler/last-start-timestamp]: ";
@@ -194,7 +194,7 @@ fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
             "\"a\\n\" was dropped: it must be a time such as 2026-01-02T03:04:05Z".into(),
         ),
     ] {
-        assert_eq!(told(trusted, stamp, old), expected);
+        assert_eq!(warning(trusted, stamp, old), expected);
     }
 }
 

@@ -38,7 +38,7 @@ impl OwnFields for AnnotationReader<'_> {
 /// Returns warnings about annotations that hold a floor in v3alpha1's grammar although the field
 /// says something else: v2's field counts.
 pub fn without_effect(spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
-    let told = |(floor, (field, key)): (Inherited, (&str, &str))| {
+    let warning = |(floor, (field, key)): (Inherited, (&str, &str))| {
         let text = annotations.get(key)?;
         let value = text.parse::<ExtendedDuration>().ok();
         let written = floor.written(spec).and_then(|floor| floor.parse().ok()).map(ExtendedDuration::from_go);
@@ -46,7 +46,7 @@ pub fn without_effect(spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String,
             format!("metadata.annotations[{key}]: {text:?} has no effect: spec.{field} counts: write it there as a duration such as 90m or 48h, and remove the annotation")
         })
     };
-    Inherited::ALL.into_iter().zip(FLOOR_ANNOTATIONS).filter_map(told).collect()
+    Inherited::ALL.into_iter().zip(FLOOR_ANNOTATIONS).filter_map(warning).collect()
 }
 
 /// Returns the errors of floors in days and weeks, which v3alpha1 has and clients of v2 can't read:

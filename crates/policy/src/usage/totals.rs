@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_types::usage::{QueueUsage, UsageEnd, UsedByEnd};
+use tenure_types::usage_record::{QueueUsage, UsageEnd, UsedByEnd};
 
 /// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte, and the record has more
 /// than sums.

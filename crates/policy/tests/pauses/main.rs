@@ -20,7 +20,7 @@ use tenure_policy::{
     climb::{Climb, FoundOwner, OwnerLookup, OwnerState},
     expiry::Family,
     judge::{Act, Case, CaseFacts, Climbed, DuePods, MissingFact, RunState, TRIES, Task, judge},
-    owners::{Obedience, OwnerTable, PausableKinds},
+    owner_table::{Obedience, OwnerTable, PausableKinds},
     pause::{self, Return},
 };
 use tenure_types::{ExtendedDuration, keys, projection::Pod};
@@ -331,8 +331,8 @@ impl History {
             deadline: end,
             first_deadline: end,
             handed_out: end,
-            first_told: None,
-            told: Vec::new(),
+            first_announced_end: None,
+            announced_ends: Vec::new(),
             attempts,
         };
         let state = RunState {
@@ -492,7 +492,7 @@ impl History {
     }
 
     /// All is taken back at the end, by a user who resumes what has a record, and by the keeper.
-    fn settle(&mut self) {
+    fn restore_all(&mut self) {
         for place in 0..self.chain.len() {
             self.resume(place);
             self.hand_back(place);
@@ -528,6 +528,6 @@ proptest! {
             history.happen(event);
             history.check();
         }
-        history.settle();
+        history.restore_all();
     }
 }

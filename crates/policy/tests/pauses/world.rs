@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 use tenure_policy::{
-    owners::{KINDS, OwnerTable, PauseRule, keys_of},
+    owner_table::{KINDS, OwnerTable, PauseRule, keys_of},
     pause::{self, OwnerObject, nested},
 };
 
@@ -173,7 +173,7 @@ impl Object {
 
     /// Lets it end. False: its kind never does.
     pub fn end(&mut self) -> bool {
-        use tenure_policy::owners::EndedWhen::{Condition, Never, Text};
+        use tenure_policy::owner_table::EndedWhen::{Condition, Never, Text};
         let reference = self.reference();
         let (group, kind) = (reference.api_version.split('/').next().unwrap(), reference.kind.as_str());
         let row = KINDS.iter().find(|row| row.group == group && row.kinds.contains(&kind)).unwrap();

@@ -65,7 +65,7 @@ impl Election {
             leadership: leadership.clone(),
             claimed: false,
             leader: None,
-            trouble: None,
+            logged_failure: None,
         };
         (leadership, Self(Some(candidate)))
     }
@@ -165,7 +165,7 @@ struct ElectionCandidate {
     /// The leader that was last logged, so that each leader is logged once.
     leader: Option<String>,
     /// The error that was last logged. None: the last attempt succeeded.
-    trouble: Option<String>,
+    logged_failure: Option<String>,
 }
 
 /// The cause of a failed call.
@@ -195,7 +195,7 @@ impl ElectionCandidate {
         while !stop.is_cancelled() {
             let wait = match self.attempt().await {
                 Ok(wait) => {
-                    if self.trouble.take().is_some() {
+                    if self.logged_failure.take().is_some() {
                         info!(identity = self.identity, "The lease is within reach again");
                     }
                     wait
@@ -239,7 +239,7 @@ impl ElectionCandidate {
                 self.view.observe(Some(written), Instant::now());
                 self.leader = None;
                 // the write was sent after `now`, so the term ends early rather than late
-                let has_failed = self.trouble.is_some();
+                let has_failed = self.logged_failure.is_some();
                 self.leadership.renew(now, now + self.timing.renew_deadline, has_failed);
                 Ok(retry)
             }
@@ -313,10 +313,10 @@ impl ElectionCandidate {
     /// server that has just started answers even 403.
     fn warn_once(&mut self, failure: LeaseFailure) {
         let LeaseFailure { reason, .. } = failure;
-        if self.trouble.as_ref() != Some(&reason) {
+        if self.logged_failure.as_ref() != Some(&reason) {
             let (lease, identity) = (&self.lease, &self.identity);
             warn!(lease, identity, error = reason, "The lease is out of reach: trying again");
-            self.trouble = Some(reason);
+            self.logged_failure = Some(reason);
         }
     }
 }

@@ -122,7 +122,7 @@ impl ServedCertificate {
             let pair = self.origin.read().await?;
             let error = match self.config(&pair) {
                 Ok(config) => {
-                    self.look(&pair).await;
+                    self.observe(&pair).await;
                     return Ok((pair, RustlsConfig::from_config(config)));
                 }
                 Err(error) => error,
@@ -150,7 +150,7 @@ impl ServedCertificate {
 
     /// Updates the metric of ends, and readiness: with a certificate that isn't valid now the
     /// process is unready.
-    async fn look(&self, served: &CertificatePair) {
+    async fn observe(&self, served: &CertificatePair) {
         self.valid.set(self.ends.observe_served(SERVING, served.certificate.as_bytes()));
         if let Some(authority) = self.origin.authority().await {
             self.ends.observe(CA, &authority);
@@ -167,7 +167,7 @@ impl ServedCertificate {
     ) {
         let mut refused = None;
         loop {
-            self.look(&served).await;
+            self.observe(&served).await;
             self.origin.changed(interval).await;
             let taken = match self.origin.read().await {
                 Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => continue,

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use failure::{LoggedProblem, WatchFailure};
 use initial::ListMode;
-use restored::{PATIENCE, look_back};
+use restored::{PATIENCE, check_version};
 
 use super::{Store, TIMEOUT_SECONDS, WatchedObject};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::AwaitedCondition};
@@ -77,8 +77,8 @@ pub struct Follower<K, S: Store<K>> {
     reading: ListMode,
     /// The failures since the watch last worked, which make the wait grow.
     tries: u32,
-    /// The trouble that was last logged.
-    trouble: LoggedProblem,
+    /// The problem that was last logged.
+    logged_problem: LoggedProblem,
     /// The failures since the last list that succeeded, of an optional or converted kind.
     failures: u8,
     /// True if the last watch failed, or ended before its time: the API server may have been
@@ -107,7 +107,7 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
             pages: PageSize::default(),
             reading: ListMode::Streamed,
             tries: 0,
-            trouble: LoggedProblem::None,
+            logged_problem: LoggedProblem::None,
             failures: 0,
             is_cut: false,
             is_missing: false,
@@ -169,7 +169,7 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
     /// wouldn't give soon. `version` follows the last event seen, also after a failure.
     async fn watch_for(&mut self, seconds: u32, version: &mut String) -> Result<(), WatchFailure> {
         if self.is_cut {
-            self.is_cut = !look_back(&self.api, version).await?;
+            self.is_cut = !check_version(&self.api, version).await?;
         }
         let params = self.params(seconds);
         let (asked, length) = (Instant::now(), Duration::from_secs(seconds.into()));
@@ -235,11 +235,11 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Resets the waits and the trouble: the watch works. A list works only as a whole, since each
+    /// Resets the waits and the problem: the watch works. A list works only as a whole, since each
     /// page after the first may fail.
     fn works(&mut self) {
         self.tries = 0;
-        if std::mem::replace(&mut self.trouble, LoggedProblem::None) != LoggedProblem::None {
+        if std::mem::replace(&mut self.logged_problem, LoggedProblem::None) != LoggedProblem::None {
             info!(kind = self.synced.what, "Watching again");
         }
     }
@@ -257,7 +257,7 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
         (self.is_missing, self.was_served) = (true, false);
         self.synced.done();
         self.freshness.confirm(asked);
-        let was = std::mem::replace(&mut self.trouble, LoggedProblem::Missing);
+        let was = std::mem::replace(&mut self.logged_problem, LoggedProblem::Missing);
         if was != LoggedProblem::Missing && self.need != Need::Optional {
             info!(kind = self.synced.what, "Not installed in the cluster: going on without it until it is");
         }
@@ -275,13 +275,13 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
             }
         }
         let error = with_causes(failure);
-        if self.trouble != LoggedProblem::Other(error.clone()) {
+        if self.logged_problem != LoggedProblem::Other(error.clone()) {
             if failure.is_expired() {
                 info!(kind = self.synced.what, error, "Listing again: the watched version is too old");
             } else {
                 warn!(kind = self.synced.what, error, "Watch failed: trying again");
             }
-            self.trouble = LoggedProblem::Other(error);
+            self.logged_problem = LoggedProblem::Other(error);
         }
         sleep(failure.retry_after() + RETRY.jittered(self.tries)).await;
         self.tries = self.tries.saturating_add(1);

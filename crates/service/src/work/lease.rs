@@ -36,23 +36,23 @@ impl<W: Work> Lease<W> {
     }
 
     /// Awaits a call of this work. A call that takes longer than
-    /// [`WorkLimits::prompt`](super::WorkLimits::prompt) puts its namespace in [trouble](Self::trouble),
-    /// and is awaited on.
+    /// [`WorkLimits::prompt`](super::WorkLimits::prompt) [degrades](Self::degrade) its namespace, and
+    /// is awaited on.
     pub async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         tokio::select! {
             biased;
             result = &mut call => return result,
-            () = sleep(self.queue.0.limits.prompt) => self.trouble(),
+            () = sleep(self.queue.0.limits.prompt) => self.degrade(),
         }
         call.await
     }
 
-    /// Puts the namespace in trouble for a minute: a call was slow, or failed in a way that makes
+    /// Counts the namespace as degraded for a minute: a call was slow, or failed in a way that makes
     /// other calls fail. The namespace moves to the second pool, and its line goes on.
-    pub fn trouble(&self) {
+    pub fn degrade(&self) {
         let mut state = self.queue.0.state.lock();
-        state.shares.trouble(self.work.namespace(), Instant::now());
+        state.shares.degrade(self.work.namespace(), Instant::now());
         state.leave(self.line.lock().take());
         drop(state);
         self.queue.0.changed.notify_one();

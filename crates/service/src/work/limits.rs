@@ -67,12 +67,11 @@ pub enum Spread {
 /// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkLimits {
-    /// The most calls in flight for namespaces without trouble, and the most for namespaces in
-    /// trouble.
+    /// The most calls in flight for healthy namespaces, and the most for degraded namespaces.
     pub at_once: usize,
     /// The most calls in flight for one namespace.
     pub per_namespace: usize,
-    /// The time after which a call is slow, and puts its namespace in trouble.
+    /// The time after which a call is slow, and its namespace degraded.
     pub prompt: Duration,
     /// The growing waits after failures. Jitter shortens each by up to a half.
     pub retry: Wait,

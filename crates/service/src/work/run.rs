@@ -24,7 +24,7 @@ pub struct WorkLoop<'r, W: Work> {
 }
 
 impl<W: Work> WorkLoop<'_, W> {
-    /// Works until the end. `look` adds what is due to the queue, at the beginning and each time
+    /// Works until the end. `fill` adds what is due to the queue, at the beginning and each time
     /// that `more` returns. `act` does the work of one lease, and ends the lease. `act` is no
     /// `AsyncFn`, because with that no run could be spawned.
     ///
@@ -32,14 +32,14 @@ impl<W: Work> WorkLoop<'_, W> {
     /// calls in flight, whose work is then due again.
     pub async fn work<A: Future<Output = ()>>(
         self,
-        mut look: impl FnMut(),
+        mut fill: impl FnMut(),
         mut more: impl AsyncFnMut(),
         act: impl Fn(Lease<W>) -> A,
     ) {
         let Self { queue, gate, end, drains } = self;
-        let mut looks = pin!(async {
+        let mut filling = pin!(async {
             loop {
-                look();
+                fill();
                 more().await;
             }
         });
@@ -57,7 +57,7 @@ impl<W: Work> WorkLoop<'_, W> {
             tokio::select! {
                 Some(()) = acts.next() => {}
                 () = queue.changed(), if may_begin => {}
-                () = &mut looks, if is_open => {}
+                () = &mut filling, if is_open => {}
                 () = opened(gate), if is_open && !is_fresh => {}
                 () = end.cancelled(), if is_open => {}
             }

@@ -1,8 +1,8 @@
-//! The slots that namespaces have taken, their trouble, and the pace of namespaces and queue after
+//! The slots that namespaces have taken, their health, and the pace of namespaces and queue after
 //! failures. Called by `state` alone, under the lock of the queue.
 //!
-//! The calls in flight of a namespace are counted in one of two pools: in `fine`, or in `troubled`
-//! after a slow call.
+//! The calls in flight of a namespace are counted in one of two pools: in `healthy`, or in
+//! `degraded` after a slow call.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::limits::{Spread, WorkLimits};
 
-/// The time for which a namespace counts as in trouble after a slow call.
-const TROUBLE: Duration = Duration::from_mins(1);
+/// The time for which a namespace counts as degraded after a slow call.
+const DEGRADED_FOR: Duration = Duration::from_mins(1);
 
 /// The time after the end of its last wait for which a namespace without calls counts as failing.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 
-/// Above this number, namespaces that are idle, not failing and not in trouble are forgotten.
+/// Above this number, namespaces that are idle, not failing and not degraded are forgotten.
 const MOST_SHARES: usize = 128;
 
 /// The failures of a namespace, or of the queue, since the last success.
@@ -53,23 +53,23 @@ impl FailureStreak {
 struct NamespaceShare {
     /// The number of calls in flight.
     taken: usize,
-    /// The end of the trouble. None: the calls in flight are counted in `fine`.
-    troubled_until: Option<Instant>,
+    /// The end of the degraded time. None: the calls in flight are counted in `healthy`.
+    degraded_until: Option<Instant>,
     pace: FailureStreak,
 }
 
 impl NamespaceShare {
-    /// True for a namespace in trouble. Trouble whose time is over lasts until the last call has
+    /// True for a degraded namespace. A degraded time that is over lasts until the last call has
     /// ended, so that all calls of a namespace are in one pool.
-    fn is_troubled(&self, now: Instant) -> bool {
-        self.troubled_until.is_some_and(|until| self.taken > 0 || until > now)
+    fn is_degraded(&self, now: Instant) -> bool {
+        self.degraded_until.is_some_and(|until| self.taken > 0 || until > now)
     }
 
-    /// True if the share is still needed: a call is in flight, or the namespace is failing or in
-    /// trouble.
+    /// True if the share is still needed: a call is in flight, or the namespace is failing or
+    /// degraded.
     fn is_kept(&self, now: Instant) -> bool {
         let is_failing = self.pace.not_before.is_some_and(|at| at + FORGOTTEN_AFTER > now);
-        self.taken > 0 || is_failing || self.is_troubled(now)
+        self.taken > 0 || is_failing || self.is_degraded(now)
     }
 }
 
@@ -77,10 +77,10 @@ impl NamespaceShare {
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     by_namespace: HashMap<String, NamespaceShare>,
-    /// The calls in flight of namespaces without trouble.
-    fine: usize,
-    /// The calls in flight of namespaces in trouble.
-    troubled: usize,
+    /// The calls in flight of healthy namespaces.
+    healthy: usize,
+    /// The calls in flight of degraded namespaces.
+    degraded: usize,
     /// The pace of the whole queue. Only failures with [`Spread::Queue`] change it.
     pace: FailureStreak,
     /// The time before which no call may begin at all.
@@ -89,7 +89,7 @@ pub(super) struct Shares {
 
 impl Shares {
     pub(super) const fn in_flight(&self) -> usize {
-        self.fine.saturating_add(self.troubled)
+        self.healthy.saturating_add(self.degraded)
     }
 
     #[cfg(test)]
@@ -97,8 +97,8 @@ impl Shares {
         self.by_namespace.len()
     }
 
-    pub(super) fn is_troubled(&self, namespace: &str, now: Instant) -> bool {
-        self.by_namespace.get(namespace).is_some_and(|share| share.is_troubled(now))
+    pub(super) fn is_degraded(&self, namespace: &str, now: Instant) -> bool {
+        self.by_namespace.get(namespace).is_some_and(|share| share.is_degraded(now))
     }
 
     /// Returns the time of the first failure of a namespace since its last success. None: it has no
@@ -115,26 +115,26 @@ impl Shares {
     /// True if a call may begin in this namespace, as far as the limits and its own failures
     /// decide.
     pub(super) fn has_slot(&self, namespace: &str, limits: &WorkLimits, now: Instant) -> bool {
-        let Some(share) = self.by_namespace.get(namespace) else { return self.fine < limits.at_once };
-        let pool = if share.is_troubled(now) { self.troubled } else { self.fine };
+        let Some(share) = self.by_namespace.get(namespace) else { return self.healthy < limits.at_once };
+        let pool = if share.is_degraded(now) { self.degraded } else { self.healthy };
         pool < limits.at_once && share.taken < limits.per_namespace && share.pace.may_begin(share.taken, now)
     }
 
     /// Counts a call that begins, in the pool of its namespace.
     pub(super) fn begin(&mut self, namespace: &str, now: Instant) {
         let share = self.by_namespace.entry(namespace.to_owned()).or_default();
-        share.troubled_until = share.troubled_until.filter(|_| share.is_troubled(now));
-        let pool = if share.troubled_until.is_some() { &mut self.troubled } else { &mut self.fine };
+        share.degraded_until = share.degraded_until.filter(|_| share.is_degraded(now));
+        let pool = if share.degraded_until.is_some() { &mut self.degraded } else { &mut self.healthy };
         *pool = pool.saturating_add(1);
         share.taken = share.taken.saturating_add(1);
     }
 
-    /// Puts a namespace with a call in flight in trouble, and moves its calls to the second pool.
-    pub(super) fn trouble(&mut self, namespace: &str, now: Instant) {
+    /// Counts a namespace with a call in flight as degraded, and moves its calls to the second pool.
+    pub(super) fn degrade(&mut self, namespace: &str, now: Instant) {
         let Some(share) = self.by_namespace.get_mut(namespace) else { return };
-        if share.troubled_until.replace(now + TROUBLE).is_none() {
-            self.fine = self.fine.saturating_sub(share.taken);
-            self.troubled = self.troubled.saturating_add(share.taken);
+        if share.degraded_until.replace(now + DEGRADED_FOR).is_none() {
+            self.healthy = self.healthy.saturating_sub(share.taken);
+            self.degraded = self.degraded.saturating_add(share.taken);
         }
     }
 
@@ -147,9 +147,9 @@ impl Shares {
         limits: &WorkLimits,
         now: Instant,
     ) {
-        let Self { by_namespace, fine, troubled, pace, .. } = self;
+        let Self { by_namespace, healthy, degraded, pace, .. } = self;
         let Some(share) = by_namespace.get_mut(namespace) else { return };
-        let pool = if share.troubled_until.is_some() { troubled } else { fine };
+        let pool = if share.degraded_until.is_some() { degraded } else { healthy };
         *pool = pool.saturating_sub(1);
         share.taken = share.taken.saturating_sub(1);
         match succeeded {

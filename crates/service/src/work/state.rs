@@ -136,14 +136,14 @@ pub(super) struct WorkQueueState<W: Work> {
     pub(super) shares: Shares,
     /// The last number given to an arrival or a try.
     count: u64,
-    /// The time of the last look for work that may begin. None: there was no look.
-    looked: Option<Instant>,
+    /// The time of the last search for work that may begin. None: there was no search.
+    last_search: Option<Instant>,
 }
 
 impl<W: Work> Default for WorkQueueState<W> {
     fn default() -> Self {
         let (entries, due, turns, waits, lines, shares) = Default::default();
-        Self { entries, due, turns, waits, lines, shares, count: 0, looked: None }
+        Self { entries, due, turns, waits, lines, shares, count: 0, last_search: None }
     }
 }
 
@@ -258,7 +258,7 @@ impl<W: Work> WorkQueueState<W> {
     /// Takes the next work that may begin: the first in order of the first group, in the order of
     /// turns, that has a slot. None: no group may begin.
     pub(super) fn take(&mut self, limits: &WorkLimits, now: Instant) -> Option<TakenWork<W>> {
-        self.looked = Some(now);
+        self.last_search = Some(now);
         while let Some((at, key)) = self.waits.first().cloned()
             && at <= now
         {
@@ -308,10 +308,10 @@ impl<W: Work> WorkQueueState<W> {
         }
     }
 
-    /// True for a namespace that is in trouble or failing. Its work and its line don't wait for
+    /// True for a namespace that is degraded or failing. Its work and its line don't wait for
     /// each other.
     fn is_out_of_line(&self, namespace: &str, now: Instant) -> bool {
-        self.shares.is_troubled(namespace, now) || self.shares.failing_since(namespace).is_some()
+        self.shares.is_degraded(namespace, now) || self.shares.failing_since(namespace).is_some()
     }
 
     /// Moves work into flight, and counts the try.
@@ -413,7 +413,7 @@ impl<W: Work> WorkQueueState<W> {
     /// notifies. None: only a change can help.
     pub(super) fn next_try(&self) -> Option<Instant> {
         let of_work = self.waits.first().map(|(at, _)| *at);
-        let of_shares = if self.turns.is_empty() { None } else { self.shares.waits(self.looked).min() };
+        let of_shares = if self.turns.is_empty() { None } else { self.shares.waits(self.last_search).min() };
         of_work.into_iter().chain(of_shares).min()
     }
 }

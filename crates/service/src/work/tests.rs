@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// The time after a slow call in which a namespace is in trouble.
-const TROUBLE: Duration = Duration::from_mins(1);
+/// The time after a slow call in which a namespace is degraded.
+const DEGRADED_FOR: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Call {
@@ -113,11 +113,11 @@ async fn calls_that_hang_take_no_slots_of_other_namespaces() {
     queue.changed().await;
     let fine = take_all(&queue);
     assert_eq!(keys(&fine), [100]);
-    assert!(queue.is_in_trouble("a") && !queue.is_in_trouble("c"));
+    assert!(queue.is_degraded_or_failing("a") && !queue.is_degraded_or_failing("c"));
     drop(hanging);
     assert_eq!(take_all(&queue).len(), 16, "those in trouble share the other slots");
-    advance(TROUBLE).await;
-    assert!(!queue.is_in_trouble("a"));
+    advance(DEGRADED_FOR).await;
+    assert!(!queue.is_degraded_or_failing("a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +190,7 @@ async fn while_a_namespace_fails_one_call_at_a_time_shows_when_it_works_again() 
     for lease in held {
         if lease.work.namespace == "a" { lease.failed() } else { lease.done() }
     }
-    assert!(queue.take().is_none() && queue.is_in_trouble("a"));
+    assert!(queue.take().is_none() && queue.is_degraded_or_failing("a"));
     advance(limits.retry.first).await;
     let one = queue.take().unwrap();
     assert!(one.failing_since().is_some_and(|since| since.elapsed() >= limits.retry.first));
@@ -344,7 +344,7 @@ async fn namespaces_without_calls_are_forgotten() {
         queue.push(call(key, namespace));
         let lease = queue.take().unwrap();
         if key % 2 == 0 {
-            lease.trouble();
+            lease.degrade();
         }
         lease.done();
         advance(Duration::from_secs(1)).await;
@@ -357,14 +357,14 @@ async fn a_run_ends_with_its_calls_in_flight_and_one_that_drains_with_all_work()
     for (drains, expected) in [(false, 8), (true, 20)] {
         let (queue, end, done) = (WorkQueue::default(), CancellationToken::new(), Mutex::new(0));
         let run = WorkLoop { queue: &queue, gate: None, end: &end, drains };
-        let look = || queue.replace((0..20).map(|key| call(key, "a")));
+        let fill = || queue.replace((0..20).map(|key| call(key, "a")));
         let act = async |lease: Lease<Call>| {
             tokio::time::sleep(Duration::from_millis(1)).await;
             end.cancel();
             *done.lock() += 1;
             lease.done();
         };
-        run.work(look, std::future::pending::<()>, act).await;
+        run.work(fill, std::future::pending::<()>, act).await;
         assert_eq!(*done.lock(), expected);
     }
 }
@@ -376,7 +376,7 @@ struct Naive {
     turns: BTreeMap<String, u64>,
     /// With whether it holds up its line.
     taken: Vec<(Call, bool)>,
-    troubled: BTreeSet<&'static str>,
+    degraded: BTreeSet<&'static str>,
     count: u64,
 }
 
@@ -393,11 +393,11 @@ impl Naive {
 
     /// Returns the call that may begin next.
     fn next(&self) -> Option<usize> {
-        let is_troubled = |of: &Call| self.troubled.contains(of.namespace);
+        let is_degraded = |of: &Call| self.degraded.contains(of.namespace);
         let has_slot = |call: &Call| {
             let taken = || self.taken.iter().map(|(taken, _)| taken);
             let of_namespace = taken().filter(|taken| taken.namespace == call.namespace).count();
-            let of_pool = taken().filter(|taken| is_troubled(taken) == is_troubled(call)).count();
+            let of_pool = taken().filter(|taken| is_degraded(taken) == is_degraded(call)).count();
             of_namespace < 8 && of_pool < 16
         };
         let before = |one: &(Call, u64), other: &(Call, u64)| {
@@ -406,10 +406,10 @@ impl Naive {
         let may = |item: &(Call, u64)| {
             let call = &item.0;
             let in_line =
-                |other: &Call| call.line.is_some() && other.line == call.line && !is_troubled(other);
+                |other: &Call| call.line.is_some() && other.line == call.line && !is_degraded(other);
             let is_behind = self.waiting.iter().any(|other| in_line(&other.0) && before(other, item));
             let is_busy = self.taken.iter().any(|(taken, holds)| *holds && taken.line == call.line);
-            let is_held = is_behind || (is_busy && !is_troubled(call));
+            let is_held = is_behind || (is_busy && !is_degraded(call));
             let is_first = call.line.is_some() || !self.waiting.iter().any(|other| before(other, item));
             has_slot(call) && !is_held && is_first
         };
@@ -429,7 +429,7 @@ impl Naive {
         } else {
             self.turns.remove(&group);
         }
-        let (key, holds) = (call.key, call.line.is_some() && !self.troubled.contains(call.namespace));
+        let (key, holds) = (call.key, call.line.is_some() && !self.degraded.contains(call.namespace));
         self.taken.push((call, holds));
         Some(key)
     }
@@ -462,10 +462,10 @@ async fn first_tries_begin_in_the_order_of_a_list_that_is_searched() {
                 }
                 4 if !leases.is_empty() && random(4) == 0 => {
                     let lease = &leases[random(leases.len() as u64)];
-                    naive.troubled.insert(lease.work.namespace);
+                    naive.degraded.insert(lease.work.namespace);
                     let taken = naive.taken.iter_mut().filter(|(call, _)| call.key == lease.work.key);
                     taken.for_each(|(_, holds)| *holds = false);
-                    lease.trouble();
+                    lease.degrade();
                 }
                 _ => {
                     let taken = queue.take();

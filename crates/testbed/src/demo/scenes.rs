@@ -36,9 +36,9 @@ pub(super) async fn ceiling(cluster: &Cluster, client: &Client) -> Result<()> {
             let status = deployment.status.clone().unwrap_or_default();
             let wanted = deployment.spec.replicas.unwrap_or(1);
             let ready = status.ready_replicas.unwrap_or(0);
-            timeline.tell("Deployment test", &format!("is at {ready}/{wanted}"));
+            timeline.print_state("Deployment test", &format!("is at {ready}/{wanted}"));
             if let Some(record) = deployment.annotations().get(PAUSED) {
-                timeline.tell("its annotation tenure.dev/paused", &format!("is {record}"));
+                timeline.print_state("its annotation tenure.dev/paused", &format!("is {record}"));
                 let record: serde_json::Value = serde_json::from_str(record)?;
                 paused = record.get("at").and_then(|at| at.as_str()?.parse().ok());
             }
@@ -101,7 +101,7 @@ pub(super) async fn requeue(cluster: &Cluster, client: &Client) -> Result<()> {
         .until("Job fragile to be given up", async |timeline| {
             let spec = jobs.get("fragile").await?.spec.unwrap_or_default();
             let is_suspended = spec.suspend.unwrap_or(false);
-            timeline.tell("Job fragile", if is_suspended { "is suspended" } else { "may run" });
+            timeline.print_state("Job fragile", if is_suspended { "is suspended" } else { "may run" });
             Ok(is_suspended && timeline.events_of(given_up).await? > 0)
         })
         .await?;

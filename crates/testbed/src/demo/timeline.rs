@@ -23,7 +23,7 @@ pub(super) struct Timeline {
     /// The last state of each object that was printed.
     states: BTreeMap<String, String>,
     /// The events that were printed, by name and count.
-    told: BTreeSet<String>,
+    printed_events: BTreeSet<String>,
     /// Prefixes of the names of the pods that are shown.
     names: &'static [&'static str],
     /// Reasons of the events that are shown.
@@ -45,32 +45,32 @@ impl Timeline {
             events: Api::default_namespaced(client.clone()),
             started: Instant::now(),
             states: BTreeMap::new(),
-            told: BTreeSet::new(),
+            printed_events: BTreeSet::new(),
             names,
             reasons,
             scheduled: BTreeMap::new(),
         }
     }
 
-    /// Prints pods and events, and what `tell_more` prints, until `tell_more` returns true. `what`
+    /// Prints pods and events, and what `print_more` prints, until `print_more` returns true. `what`
     /// is awaited, for the error.
     pub(super) async fn until(
         &mut self,
         what: &str,
-        mut tell_more: impl AsyncFnMut(&mut Self) -> Result<bool>,
+        mut print_more: impl AsyncFnMut(&mut Self) -> Result<bool>,
     ) -> Result<()> {
         eventually(what, DEADLINE, async || {
-            self.tell_pods().await?;
-            self.tell_events().await?;
-            Ok(tell_more(self).await?.then_some(()))
+            self.print_pods().await?;
+            self.print_events().await?;
+            Ok(print_more(self).await?.then_some(()))
         })
         .await?;
         // what has come since
-        self.tell_events().await
+        self.print_events().await
     }
 
     /// Prints the state of an object, unless it is the one that was printed last.
-    pub(super) fn tell(&mut self, object: &str, state: &str) {
+    pub(super) fn print_state(&mut self, object: &str, state: &str) {
         if self.states.get(object).is_none_or(|last| last != state) {
             println!("{:>7.1} s  {object} {state}", self.started.elapsed().as_secs_f64());
             self.states.insert(object.to_owned(), state.to_owned());
@@ -88,7 +88,7 @@ impl Timeline {
     }
 
     /// Prints the states of the pods that have changed, and the pods that are gone.
-    async fn tell_pods(&mut self) -> Result<()> {
+    async fn print_pods(&mut self) -> Result<()> {
         let mut pods = self.pods.list(&ListParams::default()).await?.items;
         pods.retain(|pod| self.names.iter().any(|name| pod.name_any().starts_with(name)));
         let are_there: BTreeSet<String> = pods.iter().map(|pod| format!("pod {}", pod.name_any())).collect();
@@ -97,22 +97,25 @@ impl Timeline {
             if let Some((true, at)) = scheduled {
                 self.scheduled.entry(pod.name_any()).or_insert(at);
             }
-            self.tell(&format!("pod {}", pod.name_any()), &state(pod, scheduled.is_some_and(|(is, _)| is)));
+            self.print_state(
+                &format!("pod {}", pod.name_any()),
+                &state(pod, scheduled.is_some_and(|(is, _)| is)),
+            );
         }
         let is_gone = |object: &&String| object.starts_with("pod ") && !are_there.contains(*object);
         let gone: Vec<String> = self.states.keys().filter(is_gone).cloned().collect();
         for object in gone {
-            self.tell(&object, "is gone");
+            self.print_state(&object, "is gone");
         }
         Ok(())
     }
 
     /// Prints new events, and new occurrences of events that repeat.
-    async fn tell_events(&mut self) -> Result<()> {
+    async fn print_events(&mut self) -> Result<()> {
         for event in self.events.list(&ListParams::default()).await?.items {
             let reason = event.reason.as_deref().unwrap_or_default();
             let key = format!("{}/{}", event.name_any(), event.series.map_or(1, |series| series.count));
-            if self.reasons.contains(&reason) && self.told.insert(key) {
+            if self.reasons.contains(&reason) && self.printed_events.insert(key) {
                 let about = event.regarding.unwrap_or_default();
                 let (kind, name) = (about.kind.unwrap_or_default(), about.name.unwrap_or_default());
                 let note = event.note.unwrap_or_default();

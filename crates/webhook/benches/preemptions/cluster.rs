@@ -153,7 +153,7 @@ pub fn index(nodes: usize) -> PlacementIndex {
         index.apply_pod(decode(pod(place, nodes)));
     }
     index.apply_pod(decode(preemptor(nodes)));
-    index.settle();
+    index.recompute();
     index
 }
 

@@ -134,7 +134,7 @@ impl CertificateArgs {
             lacking_since: None,
             written: BTreeMap::new(),
             trusted_since: TrustedSince::default(),
-            troubles: Vec::new(),
+            logged_errors: Vec::new(),
         };
         Ok(Some((manager, pair)))
     }

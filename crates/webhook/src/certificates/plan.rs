@@ -114,15 +114,15 @@ pub fn step(
 ) -> Option<RenewalStep> {
     let SecretFacts { current, next, previous_end, leaf } = *facts;
     let next = next.filter(|next| next.holds(now));
-    let settled = trusted_for.is_some_and(|time| time >= lifetimes.settling);
+    let is_trusted = trusted_for.is_some_and(|time| time >= lifetimes.settling);
     let Some(current) = current.filter(|current| current.holds(now)) else {
         return match (next, facts.serves(now)) {
-            (Some(_), serves) => (settled || !serves).then_some(RenewalStep::Promote),
+            (Some(_), serves) => (is_trusted || !serves).then_some(RenewalStep::Promote),
             (None, true) => Some(RenewalStep::AddNext),
             (None, false) => Some(RenewalStep::Begin),
         };
     };
-    if next.is_some() && settled && now >= current.after(5, 6) {
+    if next.is_some() && is_trusted && now >= current.after(5, 6) {
         return Some(RenewalStep::Promote);
     }
     if leaf.is_none_or(|leaf| is_due(leaf, current, now)) {

@@ -4,7 +4,7 @@
 //! The conversion itself is in `tenure_types::runai::conversion`.
 
 mod bounds;
-mod review;
+mod conversion_review;
 
 use std::{
     sync::Arc,
@@ -24,7 +24,7 @@ use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use self::review::{ConversionResult, answer};
+use self::conversion_review::{ConversionResult, answer};
 use crate::{
     Metrics,
     http::{HttpRefusal, LARGE_BYTES, LargeBodies, ReceivedBody, RequestTurn, is_plain_json, reject},

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tenure_policy::guard::{Operation, RemovalRequest, UnknownPreemptor};
 use tenure_types::projection::Pod;
 
-use crate::review::{Request, UserInfo};
+use crate::admission_review::{Request, UserInfo};
 
 /// A request to delete or to evict a pod.
 pub struct PodRemoval<'r> {

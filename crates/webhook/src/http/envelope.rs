@@ -19,7 +19,7 @@ use tracing::debug;
 use super::HttpRefusal;
 use crate::{
     Metrics,
-    review::{self, Request},
+    admission_review::{self, Request},
 };
 
 /// The longest name, version or uid that an answer repeats. A uid of an API server has 36 bytes.
@@ -152,7 +152,7 @@ pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), HttpRefusal> {
 }
 
 /// Returns an `AdmissionReview` with this response.
-pub(crate) fn json(response: &review::AdmissionResponse<'_>) -> Response {
+pub(crate) fn json(response: &admission_review::AdmissionResponse<'_>) -> Response {
     match serde_json::to_vec(&ADMISSION.outgoing(response)) {
         Ok(body) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

@@ -28,7 +28,7 @@ use tokio::{
 };
 use tower_http::timeout::TimeoutLayer;
 
-use crate::review::MAX_BODY_BYTES;
+use crate::admission_review::MAX_BODY_BYTES;
 
 /// The number of parts of all bytes: a peer may take one part, and one more body at a time. While
 /// fewer peers than this hold incomplete bodies, another peer finds room.

@@ -11,7 +11,7 @@ use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
 use super::patch::{self, Mutation};
-use crate::review::Request;
+use crate::admission_review::Request;
 
 /// The result, in the metrics, of a write that the API server will refuse for its
 /// `resourceVersion`. Otherwise clients that write old values, as KAI-Scheduler's podgrouper does,

@@ -10,10 +10,10 @@ use tracing::info;
 use super::OwnerAnswers;
 use crate::{
     Metrics,
+    admission_review::{self, Request},
     http::{LargeBodies, ReceivedBody, json, limited, read, reject},
     large,
     metrics::ReviewResult,
-    review::{self, Request},
 };
 
 /// The warning for each owner if the answers are off.
@@ -44,7 +44,7 @@ async fn review(
     };
     let response = match answers {
         Some(answers) => answers.review(&request).await,
-        None => review::AdmissionResponse::admit(&request, vec![OFF.to_owned()]),
+        None => admission_review::AdmissionResponse::admit(&request, vec![OFF.to_owned()]),
     };
     let result = response.result();
     if result == ReviewResult::Refused && of_callers() {

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tenure_policy::{
     creation::{FamilyQueue, GroupLookup, MOST_LOOKUPS, NamedGroup},
     expiry::Family,
-    owners::is_subdomain,
+    owner_table::is_subdomain,
     queue::RunaiQueue,
     tree::QueueTree,
 };
@@ -65,8 +65,8 @@ impl Lookups {
             return BTreeSet::new();
         }
         let absent = async |queue: FamilyQueue| self.is_absent(&queue).await.then_some(queue);
-        let look = join_all(queues.into_iter().take(MOST_LOOKUPS).map(absent));
-        timeout(LOOKUP, look).await.unwrap_or_default().into_iter().flatten().collect()
+        let calls = join_all(queues.into_iter().take(MOST_LOOKUPS).map(absent));
+        timeout(LOOKUP, calls).await.unwrap_or_default().into_iter().flatten().collect()
     }
 
     /// True if the API server answers that the queue doesn't exist. The answer is the same where
@@ -103,7 +103,7 @@ impl Lookups {
             return found.into_inner();
         }
         let Ok(_turn) = self.turns.try_acquire() else { return found.into_inner() };
-        let look = async {
+        let reading = async {
             let found_of = async |group: &NamedGroup| (group.clone(), self.group(namespace, group).await);
             let of = join_all(groups.iter().map(found_of)).await;
             let queues = queues(&of.into_iter().collect());
@@ -118,7 +118,7 @@ impl Lookups {
             found.lock().1 = tree;
         };
         // an object that isn't found by then stays unknown
-        let _ = timeout(LOOKUP, look).await;
+        let _ = timeout(LOOKUP, reading).await;
         found.into_inner()
     }
 

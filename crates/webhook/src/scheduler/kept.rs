@@ -100,12 +100,12 @@ impl Extender {
                 continue;
             }
             let now = self.sight.clock.now();
-            self.sight.queues.look(|queues| {
+            self.sight.queues.with(|queues| {
                 let count = |queue: &str, resource: &str, amount| {
                     labels.insert((queue.to_owned(), resource.to_owned()));
                     self.metrics.kept_by_floor(queue, resource, amount);
                 };
-                self.sight.placement.look(|index| {
+                self.sight.placement.with(|index| {
                     self.kept.lock().count(now, |uid| index.is_running(uid), count);
                 });
                 labels.retain(|(queue, resource)| {

@@ -34,7 +34,7 @@ use crate::{metrics::NodeCounts, sight::ClusterView};
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time between two lookups of a preemptor that the index doesn't know yet.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The obstacles to a preemptor on its candidate nodes.
 #[derive(Default)]
@@ -101,8 +101,8 @@ impl Extender {
         let ClusterView { placement, queues, clock, config, .. } = &self.sight;
         let now = clock.now();
         let config = config.get();
-        queues.look(|queues| {
-            placement.look(|index| {
+        queues.with(|queues| {
+            placement.with(|index| {
                 let known = index.pending_pod(&uid).zip(index.neighbor(Uid::of(&uid)));
                 let Some((known, neighbor)) = known else { return Ok(protect_all(&args)) };
                 let pod = preemptor::as_asked(&known);
@@ -117,14 +117,14 @@ impl Extender {
     /// Waits until the index has a pod of this uid, or for [`Extender::patience`], or until the
     /// caller leaves. Doesn't wait for an empty uid, or if too many answers wait.
     fn await_pod(&self, uid: &str, caller: &Caller) {
-        let is_known = || uid.is_empty() || self.sight.placement.look(|index| index.has_pod(uid));
+        let is_known = || uid.is_empty() || self.sight.placement.with(|index| index.has_pod(uid));
         if is_known() {
             return;
         }
         let Ok(_patient) = self.patient.try_acquire() else { return };
         let begin = Instant::now();
         while begin.elapsed() < self.patience && !caller.has_left() && !is_known() {
-            thread::sleep(BETWEEN_LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

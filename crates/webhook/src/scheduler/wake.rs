@@ -67,7 +67,7 @@ impl NominationNudger {
     async fn wake_due(&self, client: &Client, now: Timestamp) {
         let Extender { sight, waiters, metrics, .. } = &self.extender;
         // locked in the same order as in the answer to a scheduler
-        let due = sight.placement.look(|index| {
+        let due = sight.placement.with(|index| {
             let mut waiters = waiters.lock();
             waiters.by_uid.retain(|uid, _| index.waits(Uid::of(uid)));
             let due = waiters.take_due(now);

@@ -11,7 +11,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn actor(name: &'static str, fate: Fate) -> Actor {
-    Actor { name, kind: "Deployment", fate, ceiling: 10, clock: CeilingClock::Created, is_told: false }
+    Actor { name, kind: "Deployment", fate, ceiling: 10, clock: CeilingClock::Created, is_notified: false }
 }
 
 fn write(by: &str, sent: i64, verb: &'static str, resource: &str, name: &str, pauses: bool) -> Write {

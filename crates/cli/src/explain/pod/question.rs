@@ -78,9 +78,9 @@ impl ExplainedPod<'_> {
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
         let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let queue_is_hidden = snapshot.hidden[Family::Runai] && gang.workload.place.name.is_some();
-        let (preemption_toleration, trouble) = match self.toleration() {
+        let (preemption_toleration, problem) = match self.toleration() {
             Ok(toleration) => (toleration, None),
-            Err(trouble) => (None, Some(trouble)),
+            Err(problem) => (None, Some(problem)),
         };
         PodExplanation {
             pod: shown(key),
@@ -97,7 +97,7 @@ impl ExplainedPod<'_> {
             // a verdict would be wrong, and not only incomplete
             protected: if is_gone || queue_is_hidden { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
-            priority_class_trouble: trouble,
+            priority_class_trouble: problem,
             expires_at,
             shows_end,
             notices_at: expires_at.into_iter().flat_map(notices).collect(),
@@ -152,7 +152,7 @@ impl ExplainedPod<'_> {
             return Err(format!("its PriorityClass {name:?} may protect it: you may not read it"));
         }
         let state = self.snapshot.class_state(self.pod);
-        let trouble = match state {
+        let problem = match state {
             ClassState::None => return Ok(None),
             ClassState::Known(Toleration { minimum_preemptable_priority, seconds }) => {
                 let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
@@ -170,7 +170,7 @@ impl ExplainedPod<'_> {
             }
             ClassState::Unreadable => "has a toleration that can't be read: it tolerates nothing",
         };
-        Err(format!("its PriorityClass {name:?} {trouble}"))
+        Err(format!("its PriorityClass {name:?} {problem}"))
     }
 
     /// Returns the keeper's action at the end of the run.

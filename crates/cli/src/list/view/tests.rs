@@ -187,8 +187,8 @@ fn queues_that_can_not_be_meant_are_warned_of() {
     runai(&mut view, "b", &json!({"parentQueue": "a"}));
     runai(&mut view, "c", &json!({"parentQueue": "gone"}));
     let warnings: Vec<String> = view.snapshot.warnings().collect();
-    let told = |what: &str| warnings.iter().filter(|warning| warning.contains(what)).count();
-    let counts = ["\"-5s\"", "a -> b -> a", "\"gone\" doesn't exist"].map(told);
+    let count = |what: &str| warnings.iter().filter(|warning| warning.contains(what)).count();
+    let counts = ["\"-5s\"", "a -> b -> a", "\"gone\" doesn't exist"].map(count);
     assert_eq!((counts, warnings.len()), ([1, 1, 1], 3), "{warnings:?}");
 }
 

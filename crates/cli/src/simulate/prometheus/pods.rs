@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
 use serde_json::json;
-use tenure_policy::{owners::OwnerTable, usage::PodRun};
+use tenure_policy::{owner_table::OwnerTable, usage::PodRun};
 use tenure_types::{keys::QUEUE_LABELS, projection::Pod};
 
 use super::{

@@ -309,8 +309,8 @@ fn skips(header: &str, good: &str, bad: &[BadLine]) -> usize {
             continue;
         }
         assert_eq!((trace.broken.total, trace.past.runs.len()), (1, 2), "{line}: {:?}", trace.broken);
-        let [told] = trace.broken.shown() else { panic!("{line}: {:?}", trace.broken) };
-        assert!(told.starts_with("line 4: ") && told.contains(reason), "{line}: {told}");
+        let [shown] = trace.broken.shown() else { panic!("{line}: {:?}", trace.broken) };
+        assert!(shown.starts_with("line 4: ") && shown.contains(reason), "{line}: {shown}");
         let counted: Vec<_> = trace.broken.by_reason.iter().collect();
         assert!(matches!(counted[..], [(of, 1)] if of.contains(reason)), "{line}: {counted:?}");
     }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::Value;
-use tenure_policy::{config::nearest, owners::is_subdomain};
+use tenure_policy::{config::nearest, owner_table::is_subdomain};
 
 /// Returns the rule of the type that a value breaks. None: the type is right, or the schema has
 /// none.

@@ -14,7 +14,7 @@ use crate::{
 
 impl Pair {
     /// Compares which objects show another end. One that a try was made for may be among them or not.
-    pub(super) fn look_at_ends(&mut self) -> Result {
+    pub(super) fn check_ends(&mut self) -> Result {
         let mut given = self.index.stale_ends(timestamp(self.model.now));
         let name = |of: &StaleEnd| (of.namespace.to_string(), of.object);
         given.sort_by_key(name);
@@ -45,7 +45,7 @@ impl Pair {
         });
         let batch = self.index.take_stale_end(&known, 0, now);
         let first = batch.as_ref().map(|batch| &batch.first);
-        let given = first.map(|of| (of.uid, of.deadline, of.told));
+        let given = first.map(|of| (of.uid, of.deadline, of.announced_end));
         let expected = stale
             .as_ref()
             .map(|of| (wire::uid(of.pod), millis(of.end.unwrap_or(naive::NEVER)), of.shown.map(millis)));
@@ -79,9 +79,9 @@ impl Pair {
             None => drop(self.model.shown.remove(&object)),
         }
         if let Some(pod) = self.model.pods.get(&object) {
-            self.tell(&Event::Pod(pod.clone()))
+            self.apply(&Event::Pod(pod.clone()))
         } else if let Some(owner) = self.model.owners.get(&object) {
-            self.tell(&Event::Owner(owner.clone()))
+            self.apply(&Event::Owner(owner.clone()))
         } else {
             Ok(())
         }

@@ -50,7 +50,7 @@ impl Placement {
             }
             _ => {}
         }
-        index.settle();
+        index.recompute();
         model.observe_groups();
         let Event::Ask(ask) = event else { return Ok(()) };
         self.compare_pods()?;

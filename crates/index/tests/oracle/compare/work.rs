@@ -84,7 +84,7 @@ impl Pair {
             Task::Evict if self.model.pods[first].scheduled.is_none() => "never placed",
             Task::Evict if group.first.cause == Cause::WaitForRecovery => "lost readiness",
             Task::Evict => "never ready",
-            Task::Announce if group.first.told == Some(group.first.deadline) => "announced again",
+            Task::Announce if group.first.announced_end == Some(group.first.deadline) => "announced again",
             Task::Announce => "announced",
             Task::Withdraw => "withdrawn",
         };
@@ -94,7 +94,7 @@ impl Pair {
         Ok(())
     }
 
-    pub(super) fn settle(&mut self, place: usize, scope: Scope, end: End) {
+    pub(super) fn record_outcome(&mut self, place: usize, scope: Scope, end: End) {
         let Some((group, batch)) = self.in_flight[place].take() else { return };
         let served = match scope {
             Scope::All => BatchCoverage::All,
@@ -107,11 +107,11 @@ impl Pair {
             (_, End::Paused) => ActionOutcome::Paused,
             (_, End::Final) => ActionOutcome::Final,
         };
-        self.index.settle(&group, served, outcome, timestamp(self.model.now));
-        self.model.settle(&batch, scope, end);
+        self.index.record_outcome(&group, served, outcome, timestamp(self.model.now));
+        self.model.record_outcome(&batch, scope, end);
     }
 
-    pub(super) fn look_for_stamps(&mut self) -> Result {
+    pub(super) fn check_stamps(&mut self) -> Result {
         let now = timestamp(self.model.now);
         let Self { index, model, unstamped, .. } = self;
         let name =
@@ -186,7 +186,7 @@ fn given(task: Task, of: &tenure_index::DuePod) -> Given {
     // of what was told and is no more, no queue has to be known
     let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.clone()));
     let cause = (task == Task::Evict).then_some(of.cause);
-    (of.uid, queue, of.deadline, [of.since, of.handed_out], cause, of.told, of.attempts, of.outlives)
+    (of.uid, queue, of.deadline, [of.since, of.handed_out], cause, of.announced_end, of.attempts, of.outlives)
 }
 
 fn expected(task: Task, of: &DuePod) -> Given {
@@ -195,14 +195,14 @@ fn expected(task: Task, of: &DuePod) -> Given {
         Family::Tensorstack => wire::tensorstack_name(queue),
     };
     let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.map(name).unwrap_or_default()));
-    let told = of.told.map(millis);
+    let announced_end = of.announced_end.map(millis);
     (
         wire::uid(of.uid),
         queue,
         millis(of.deadline),
         [of.since, of.handed_out].map(millis),
         of.cause,
-        told,
+        announced_end,
         of.attempts,
         of.outlives,
     )

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl History {
-    pub(super) fn tell_pod(&mut self, pod: PodObj) {
+    pub(super) fn show_pod(&mut self, pod: PodObj) {
         if !self.is_deaf {
             self.events.push(Event::Pod(pod));
         }
@@ -40,7 +40,7 @@ impl History {
             self.schedule(&mut pod);
         }
         self.pods.push(pod.clone());
-        self.tell_pod(pod);
+        self.show_pod(pod);
     }
 
     pub(super) fn controller(&mut self, namespace: u8) -> Controller {
@@ -142,7 +142,7 @@ impl History {
             },
         }
         self.pods[place] = pod.clone();
-        self.tell_pod(pod);
+        self.show_pod(pod);
     }
 
     pub(super) fn delete_pod(&mut self) {

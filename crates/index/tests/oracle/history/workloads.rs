@@ -63,7 +63,7 @@ impl History {
             }
             let mut group = self.groups.remove(place);
             self.change_group(&mut group);
-            return self.tell_group(group);
+            return self.show_group(group);
         }
         if self.groups.len() >= 4 {
             return;
@@ -77,10 +77,10 @@ impl History {
         for _ in 0..2 {
             self.change_group(&mut group);
         }
-        self.tell_group(group);
+        self.show_group(group);
     }
 
-    pub(super) fn tell_group(&mut self, mut group: GroupObj) {
+    pub(super) fn show_group(&mut self, mut group: GroupObj) {
         self.version += 1;
         group.version = self.version;
         group.echo = self.random.percent(70);
@@ -201,7 +201,7 @@ impl History {
         }
         self.events.push(Event::RunaiQueue(queue, RunaiObj { wait: Some(wait), ..RunaiObj::default() }));
         self.pods[place].ready = Some((true, self.now));
-        self.tell_pod(self.pods[place].clone());
+        self.show_pod(self.pods[place].clone());
         for place in 0..self.owners.len() {
             let mut owner = self.owners[place].clone();
             self.pause(&mut owner);
@@ -218,7 +218,7 @@ impl History {
         }
         self.pods[place].finished = self.random.percent(50);
         self.pods[place].terminating = !self.pods[place].finished;
-        self.tell_pod(self.pods[place].clone());
+        self.show_pod(self.pods[place].clone());
         let millis = self.random.of(&MILLIS);
         self.events.extend([Event::Pass(millis), Event::Returns]);
         self.now += millis;

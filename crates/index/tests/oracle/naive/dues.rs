@@ -41,11 +41,11 @@ pub(super) struct Record {
     attempts: u8,
     failed: u8,
     not_before: Millis,
-    told: Option<Millis>,
+    announced_end: Option<Millis>,
     /// The time of the last notice.
     given: Option<Millis>,
-    tell_attempts: u8,
-    not_told_before: Millis,
+    notice_attempts: u8,
+    no_notice_before: Millis,
     /// While its workload must get ready.
     unready: Option<Unready>,
     /// The end of its run, as last computed. None: it was never computed.
@@ -165,7 +165,7 @@ pub struct DuePod {
     pub since: Millis,
     pub handed_out: Millis,
     pub cause: Option<Cause>,
-    pub told: Option<Millis>,
+    pub announced_end: Option<Millis>,
     pub attempts: u8,
     pub outlives: bool,
 }
@@ -254,10 +254,10 @@ impl Naive {
                 attempts: 0,
                 failed: 0,
                 not_before: Millis::MIN,
-                told: None,
+                announced_end: None,
                 given: None,
-                tell_attempts: 0,
-                not_told_before: Millis::MIN,
+                notice_attempts: 0,
+                no_notice_before: Millis::MIN,
                 unready: None,
                 end: None,
                 earliest: Millis::MIN,
@@ -606,8 +606,8 @@ impl Naive {
         let points = points.map(|point| since.unwrap_or(point)).filter(|_| since.is_none_or(|at| at < end));
         // a notice covers all points whose time has come
         let notice = points.filter(|at| record.given.is_none_or(|given| *at > given)).min();
-        let told = match record.told {
-            Some(told) if told != end => Some(told.min(end).min(pod.created)),
+        let notice_at = match record.announced_end {
+            Some(announced) if announced != end => Some(announced.min(end).min(pod.created)),
             _ => notice,
         };
         let after = |at: Millis, before: Millis| Some(at.max(before)).filter(|at| *at != NEVER);
@@ -625,7 +625,7 @@ impl Naive {
             until,
             expire: after(end, record.not_before),
             retries: record.attempts > 0 || record.failed > 0,
-            notice: told.and_then(|told| after(told, record.not_told_before)),
+            notice: notice_at.and_then(|at| after(at, record.no_notice_before)),
             evict: until.and_then(|(at, ..)| after(at, unready.map_or(Millis::MIN, |of| of.not_before))),
             outlives: unready.is_some_and(|of| of.paused),
             alone: record.alone,

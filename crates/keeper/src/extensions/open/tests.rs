@@ -44,25 +44,25 @@ async fn namespaces_take_turns_and_one_that_has_thousands_holds_up_no_other() {
 async fn unchanged_extensions_of_a_namespace_take_a_small_share_of_the_time() {
     let open = with((0..1_000).map(|number| pending("a", number)));
     let cost = Duration::from_millis(5);
-    let mut looks = 0u32;
+    let mut checks = 0u32;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_mins(30) {
         while let Some(lease) = open.queue.take() {
             open.give_back(lease, cost);
-            looks += 1;
+            checks += 1;
         }
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     // besides the first look at each
-    let of_time = (cost * (looks - 1_000)).as_secs_f64() / begun.elapsed().as_secs_f64();
-    assert!(of_time < 1.5 / f64::from(SHARE), "{looks} looks take {of_time} of the time");
+    let of_time = (cost * (checks - 1_000)).as_secs_f64() / begun.elapsed().as_secs_f64();
+    assert!(of_time < 1.5 / f64::from(SHARE), "{checks} looks take {of_time} of the time");
     open.apply(pending("a", 7));
     assert!(open.queue.take().is_none(), "it is as it was");
     let mut changed = pending("a", 7);
     changed.metadata.resource_version = Some("2".into());
     open.apply(changed);
-    let looked_at: Vec<_> = std::iter::from_fn(|| open.queue.take()).collect();
-    assert_eq!(looked_at.len(), 1, "one that has changed is looked at right away");
+    let checked: Vec<_> = std::iter::from_fn(|| open.queue.take()).collect();
+    assert_eq!(checked.len(), 1, "one that has changed is looked at right away");
 }
 
 #[tokio::test(start_paused = true)]

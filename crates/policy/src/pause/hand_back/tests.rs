@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     expiry::Family,
-    owners::{KINDS, OwnerTable, PauseRule, is_shown},
+    owner_table::{KINDS, OwnerTable, PauseRule, is_shown},
     pause::{self, Pause, PausePlan, ResumeCondition, Reversals},
 };
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     expiry::Family,
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::{self, Pause, PausePlan, ResumeCondition, Return, Reversals},
 };
 

@@ -40,7 +40,7 @@ pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result
 /// # Errors
 /// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from
 /// a backup.
-pub(super) async fn look_back<K: Resource + Clone>(
+pub(super) async fn check_version<K: Resource + Clone>(
     api: &Api<K>,
     watched: &str,
 ) -> Result<bool, WatchFailure> {

@@ -166,8 +166,8 @@ impl TouchedParts {
             ("spec", spec, *spec == carrier.spec),
             ("status", status, *status == carrier.status),
         ];
-        let told = slots.into_iter().filter(|(_, _, is_evident)| !is_evident);
-        write_map(told.map(|(key, slot, _)| (key, slot.to_json())))
+        let kept = slots.into_iter().filter(|(_, _, is_evident)| !is_evident);
+        write_map(kept.map(|(key, slot, _)| (key, slot.to_json())))
     }
 
     /// Reads the JSON that [`Self::to_json`] writes for this carrier. None: the JSON has another

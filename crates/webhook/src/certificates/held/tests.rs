@@ -206,7 +206,7 @@ const SKEW: u64 = 7;
 #[derive(Clone, Default)]
 struct Replica {
     served: Option<CertificatePair>,
-    looks_at: u64,
+    reconciles_at: u64,
 }
 
 /// True if a client that trusts these authorities accepts the certificate.
@@ -273,9 +273,9 @@ proptest! {
                 server.trusted = known.into_iter().last().map_or(server.trusted.clone(), |(_, bundle): (u64, String)| bundle);
             }
             for (index, replica) in replicas.iter_mut().enumerate() {
-                if replica.looks_at <= now {
+                if replica.reconciles_at <= now {
                     replica.served = held.leaf.clone();
-                    replica.looks_at = now + if index == 0 { 5 } else { absence };
+                    replica.reconciles_at = now + if index == 0 { 5 } else { absence };
                 }
                 // until the first authority is known there is no trust
                 let Some(served) = replica.served.as_ref().filter(|_| now > 100) else { continue };

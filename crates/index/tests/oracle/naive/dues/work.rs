@@ -90,8 +90,8 @@ impl Naive {
             since,
             handed_out: self.now.div_euclid(MILLI),
             cause: None,
-            told: record.told,
-            attempts: record.tell_attempts,
+            announced_end: record.announced_end,
+            attempts: record.notice_attempts,
             outlives: due.outlives,
         };
         match (task, due.until) {
@@ -106,7 +106,7 @@ impl Naive {
     }
 
     /// Notes the result of an act on a batch.
-    pub fn settle(&mut self, batch: &Batch, scope: Scope, end: End) {
+    pub fn record_outcome(&mut self, batch: &Batch, scope: Scope, end: End) {
         let now = self.now;
         if (batch.task, end) == (Task::Evict, End::Paused) {
             self.judge(batch.pods[0].uid);
@@ -116,7 +116,7 @@ impl Naive {
             let ends_run = matches!(batch.task, Task::Expire | Task::Evict);
             if place == 0 || scope == Scope::All {
                 record.alone &= !ends_run;
-                record.settle(pod, batch.task, end, now);
+                record.record_outcome(pod, batch.task, end, now);
             } else if scope == Scope::First && ends_run {
                 record.alone = true;
             }
@@ -149,8 +149,8 @@ impl Naive {
             self.records.keys().map(|uid| (*uid, self.due(*uid).expires)).collect();
         for (uid, end) in ends {
             let Some(record) = self.records.get_mut(&uid) else { continue };
-            if record.told.is_some() && record.told == end {
-                (record.told, record.given) = (None, None);
+            if record.announced_end.is_some() && record.announced_end == end {
+                (record.announced_end, record.given) = (None, None);
             }
         }
     }
@@ -181,7 +181,7 @@ impl Record {
         }
     }
 
-    fn settle(&mut self, pod: &DuePod, task: Task, end: End, now: Nanos) {
+    fn record_outcome(&mut self, pod: &DuePod, task: Task, end: End, now: Nanos) {
         match (task, end) {
             (Task::Evict, _) => {
                 if let Some(unready) = &mut self.unready {
@@ -201,14 +201,14 @@ impl Record {
                 *tried(end, &mut self.attempts, &mut self.failed) += 1;
             }
             (_, End::Failed) => {
-                self.not_told_before = later(now, 10, 600, self.tell_attempts);
-                self.tell_attempts = self.tell_attempts.saturating_add(1);
+                self.no_notice_before = later(now, 10, 600, self.notice_attempts);
+                self.notice_attempts = self.notice_attempts.saturating_add(1);
             }
             (task, _) => {
-                let is_told = task == Task::Announce;
-                self.told = is_told.then_some(pod.deadline);
-                self.given = is_told.then_some(pod.handed_out);
-                self.tell_attempts = 0;
+                let is_announced = task == Task::Announce;
+                self.announced_end = is_announced.then_some(pod.deadline);
+                self.given = is_announced.then_some(pod.handed_out);
+                self.notice_attempts = 0;
             }
         }
     }

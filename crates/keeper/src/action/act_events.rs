@@ -45,7 +45,7 @@ fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -
         cause: EventCause::of(record),
         ..EventRecord::new(&known.object, reason, "Pausing", note, record.at)
     };
-    pause::told(record, state, known).into_iter().map(event).collect()
+    pause::events(record, state, known).into_iter().map(event).collect()
 }
 
 /// Returns the events of a deletion. Their time is the deadline, which is the same for each keeper
@@ -54,13 +54,13 @@ pub fn of_deletion<const N: usize>(
     batch: &DueBatch,
     object: &ObjectReference,
     cause: &EventCause,
-    told: [(EventReason, String); N],
+    notes: [(EventReason, String); N],
 ) -> Vec<EventRecord> {
     let event = |(reason, note)| EventRecord {
         cause: Some(cause.clone()),
         ..EventRecord::new(object, reason, DELETING, note, batch.first.deadline)
     };
-    told.map(event).into()
+    notes.map(event).into()
 }
 
 /// Returns the events of the deletion of a pod.

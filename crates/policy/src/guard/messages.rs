@@ -21,7 +21,7 @@ pub fn message(
     preemptor: Option<&NominatedPod<'_>>,
 ) -> String {
     let RemovalRequest { operation, namespace, name, .. } = asked;
-    let deed = match operation {
+    let act = match operation {
         Operation::Delete => "preempted",
         Operation::Evict => "evicted",
     };
@@ -41,7 +41,7 @@ pub fn message(
         None => ("with no end that is known".into(), "if it must go,"),
     };
     format!(
-        "tenure: pod {namespace}/{name} is protected from being {deed}{whom} {end}: {why}; {remedy} set annotation {annotation}: \"true\" on the pod"
+        "tenure: pod {namespace}/{name} is protected from being {act}{whom} {end}: {why}; {remedy} set annotation {annotation}: \"true\" on the pod"
     )
 }
 

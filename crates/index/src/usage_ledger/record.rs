@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use tenure_policy::usage::EndNote;
-use tenure_types::usage::{EndingNote, ResizedRun, UsageRecord};
+use tenure_types::usage_record::{EndingNote, ResizedRun, UsageRecord};
 
 use super::{UsageLedger, UsagePosition, live::LiveRun};
 use crate::Uid;

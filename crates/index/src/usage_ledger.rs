@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tenure_policy::usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label};
 use tenure_types::{
     room::RunRequests,
-    usage::{ResizedRun, UsageGap, UsageRecord},
+    usage_record::{ResizedRun, UsageGap, UsageRecord},
 };
 
 use crate::{Uid, uid::UidMap};

@@ -13,7 +13,7 @@ use tenure_policy::{
 };
 use tenure_types::{
     room::RunRequests,
-    usage::{ResizedRun, ResizedUsage},
+    usage_record::{ResizedRun, ResizedUsage},
 };
 
 use crate::times::{Milliseconds, in_time, time};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use futures::future::{BoxFuture, FutureExt};
 use kube::{Api, Client, core::ApiResource};
 use tenure_index::Uid;
-use tenure_policy::{kueue, owners::OwnerTable, pause};
+use tenure_policy::{kueue, owner_table::OwnerTable, pause};
 use tenure_service::{
     clock::ServerClock,
     readiness::ProcessReadiness,

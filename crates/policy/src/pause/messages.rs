@@ -24,7 +24,7 @@ use crate::{
     expiry::Family,
     field::FieldError,
     naming::{PausedObject, command},
-    owners::is_shown,
+    owner_table::is_shown,
     reason::EventReason,
 };
 
@@ -34,7 +34,7 @@ use run_end::{DRY_RUN, ENDED_BY, ENDED_IN};
 
 /// The number of reversals of one owner's pauses at which an event reports them. A single reversal
 /// may be the act of a person.
-const TOLD_REVERSALS: u32 = 2;
+const REPORTED_REVERSALS: u32 = 2;
 
 /// Returns the note of the event on a paused owner: the field, its value, and the cause.
 pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
@@ -75,10 +75,14 @@ fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
 }
 
 /// Returns the reasons and notes of the events of a pause. None are emitted for a pause by a user.
-pub fn told(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<(EventReason, String)> {
+pub fn events(
+    record: &PausedRecord,
+    state: &RequeueState,
+    known: &PausedObject,
+) -> Vec<(EventReason, String)> {
     let Some(reason) = event_reason(record) else { return Vec::new() };
-    let reversed =
-        (record.reversals == TOLD_REVERSALS).then(|| (EventReason::PauseReversed, reversed(record, known)));
+    let reversed = (record.reversals == REPORTED_REVERSALS)
+        .then(|| (EventReason::PauseReversed, reversed(record, known)));
     let in_words = in_words(record, state, known).map(|note| (EventReason::RunEnded, note));
     [Some((reason, message(record, state, known))), reversed, in_words].into_iter().flatten().collect()
 }
@@ -225,13 +229,13 @@ pub fn approaching(notice: &GivenNotice, object: &ObjectReference) -> String {
     )
 }
 
-/// Returns the time of day of an end in UTC, for a reader at the time `told`: with the date if it
+/// Returns the time of day of an end in UTC, for a reader at the time `now`: with the date if it
 /// is on another day, and to the second if it is less than 10 minutes away.
-fn clock(end: Timestamp, told: Timestamp) -> String {
+fn clock(end: Timestamp, now: Timestamp) -> String {
     const NEAR: SignedDuration = SignedDuration::from_mins(10);
     let of_day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
-    let day = Some(of_day(end)).filter(|day| *day != of_day(told)).map(|day| day + " ").unwrap_or_default();
-    let time = end.strftime(if end.duration_since(told) < NEAR { "%H:%M:%S" } else { "%H:%M" });
+    let day = Some(of_day(end)).filter(|day| *day != of_day(now)).map(|day| day + " ").unwrap_or_default();
+    let time = end.strftime(if end.duration_since(now) < NEAR { "%H:%M:%S" } else { "%H:%M" });
     format!("{day}{time} UTC")
 }
 
@@ -399,8 +403,8 @@ mod tests {
     fn of_a_job_that_kueue_runs_it_is_told_that_its_workload_was_paused() {
         let job = PausedObject { workload: Some("job-train-1f".into()), ..job() };
         let record = record(MAX_DURATION_EXCEEDED, "spec.active", json!(false), Value::Null);
-        let told = message(&record, &RequeueState::default(), &job);
-        assert!(told.starts_with("Set spec.active of its Workload job-train-1f to false because"), "{told}");
+        let note = message(&record, &RequeueState::default(), &job);
+        assert!(note.starts_with("Set spec.active of its Workload job-train-1f to false because"), "{note}");
         let back = came_back(&record, 0, &job, false);
         assert!(back.starts_with("Set spec.active of its Workload job-train-1f back to unset: "), "{back}");
         let refused = return_refused(&record, "no", &job);
@@ -434,12 +438,12 @@ mod tests {
         assert_eq!(of(WORKLOAD_INACTIVE, 10, None, &job()), format!("{because}{rest}"));
         let mut nowhere = record(PODS_READY_TIMEOUT, "spec.suspend", json!(true), json!(false));
         nowhere.queue.clear();
-        let told = message(&nowhere, &RequeueState::default(), &job());
-        assert!(told.ends_with("ready in time by the waitForPodsReady of the configuration"), "{told}");
+        let note = message(&nowhere, &RequeueState::default(), &job());
+        assert!(note.ends_with("ready in time by the waitForPodsReady of the configuration"), "{note}");
         let object = ObjectReference { api_version: Some("v1".into()), namespace: None, ..job().object };
         let core = PausedObject { object, workload: None };
-        let told = of(WORKLOAD_INACTIVE, 0, None, &core);
-        assert!(told.ends_with("(0): it stays so until kubectl tenure activate job/train"), "{told}");
+        let note = of(WORKLOAD_INACTIVE, 0, None, &core);
+        assert!(note.ends_with("(0): it stays so until kubectl tenure activate job/train"), "{note}");
     }
 
     #[test]
@@ -506,7 +510,7 @@ mod tests {
 
     #[test]
     fn an_end_is_told_by_the_clock_with_what_a_reader_needs() {
-        let of = |end, told| clock(time(end), time(told));
+        let of = |end, now| clock(time(end), time(now));
         assert_eq!(of("2026-01-02T17:02:16Z", "2026-01-02T17:01:16Z"), "17:02:16 UTC");
         assert_eq!(of("2026-01-03T00:02:16Z", "2026-01-02T23:02:16Z"), "2026-01-03 00:02 UTC");
     }

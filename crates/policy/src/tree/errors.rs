@@ -71,17 +71,17 @@ pub fn way(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Returns all troubles of a tree, each once, ordered by kind and name. Takes time in proportion to
+/// Returns all errors of a tree, each once, ordered by kind and name. Takes time in proportion to
 /// the number of queues.
-pub fn troubles(tree: &QueueTree) -> Vec<QueueTreeError> {
+pub fn tree_errors(tree: &QueueTree) -> Vec<QueueTreeError> {
     let ids =
         || (0u32..).zip(&tree.nodes).filter(|(_, node)| node.queue.is_some()).map(|(id, _)| QueueId(id));
     let mut walks = vec![0u32; tree.nodes.len()];
     let cycles = (1u32..).zip(ids()).filter_map(|(walk, id)| closes_a_cycle(tree, id, walk, &mut walks));
-    let mut troubles: Vec<QueueTreeError> = cycles.map(|id| cycle(tree, id)).collect();
-    troubles.extend(ids().filter_map(|id| missing_parent(tree, id)));
-    troubles.sort();
-    troubles
+    let mut errors: Vec<QueueTreeError> = cycles.map(|id| cycle(tree, id)).collect();
+    errors.extend(ids().filter_map(|id| missing_parent(tree, id)));
+    errors.sort();
+    errors
 }
 
 /// Walks up from a queue to where an earlier walk has been. Returns a queue of the cycle if the
@@ -104,7 +104,7 @@ fn missing_parent(tree: &QueueTree, id: QueueId) -> Option<QueueTreeError> {
     Some(QueueTreeError::MissingParent { queue: tree.name(id).into(), parent: tree.name(parent).into() })
 }
 
-/// Returns the trouble of the cycle that a queue is in.
+/// Returns the error of the cycle that a queue is in.
 fn cycle(tree: &QueueTree, of: QueueId) -> QueueTreeError {
     let above = std::iter::successors(tree.parent(of), |id| tree.parent(*id)).take_while(|id| *id != of);
     let mut members: Vec<String> =
@@ -131,20 +131,20 @@ mod tests {
             .collect()
     }
 
-    fn told(queues: &[(&str, &str)]) -> Vec<String> {
-        troubles(&tree(queues)).iter().map(ToString::to_string).collect()
+    fn display_all(queues: &[(&str, &str)]) -> Vec<String> {
+        tree_errors(&tree(queues)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_sound_tree_has_no_troubles() {
-        assert_eq!(told(&[("a", ""), ("b", "a"), ("c", "b"), ("d", "b")]), Vec::<String>::new());
-        assert_eq!(told(&[]), Vec::<String>::new());
+        assert_eq!(display_all(&[("a", ""), ("b", "a"), ("c", "b"), ("d", "b")]), Vec::<String>::new());
+        assert_eq!(display_all(&[]), Vec::<String>::new());
     }
 
     #[test]
     fn every_missing_parent_is_told_with_its_child() {
         assert_eq!(
-            told(&[("b", "gone"), ("a", "gone"), ("c", "a")]),
+            display_all(&[("b", "gone"), ("a", "gone"), ("c", "a")]),
             [
                 "queue \"a\": its parent \"gone\" doesn't exist: it counts as a top-level queue",
                 "queue \"b\": its parent \"gone\" doesn't exist: it counts as a top-level queue",
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_queue_that_is_its_own_parent_is_told() {
         assert_eq!(
-            told(&[("a", "a"), ("b", "a")]),
+            display_all(&[("a", "a"), ("b", "a")]),
             [
                 "queue \"a\" is its own parent: it and all below it have no ceiling, and only the default floors"
             ]
@@ -165,17 +165,23 @@ mod tests {
     #[test]
     fn a_cycle_is_told_once_and_begins_with_the_first_name() {
         let queues = [("leaf", "c"), ("c", "a"), ("b", "c"), ("a", "b"), ("y", "x"), ("x", "y")];
-        let told = told(&queues);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].starts_with("queues are each other's ancestors: a -> b -> c -> a: "), "{told:?}");
-        assert!(told[1].starts_with("queues are each other's ancestors: x -> y -> x: "), "{told:?}");
+        let displayed = display_all(&queues);
+        assert_eq!(displayed.len(), 2, "{displayed:?}");
+        assert!(
+            displayed[0].starts_with("queues are each other's ancestors: a -> b -> c -> a: "),
+            "{displayed:?}"
+        );
+        assert!(
+            displayed[1].starts_with("queues are each other's ancestors: x -> y -> x: "),
+            "{displayed:?}"
+        );
     }
 
     #[test]
     fn of_a_long_way_the_ends_are_told() {
         let names: Vec<String> = (0..100).map(|number| format!("q{number}")).collect();
-        let told = "q0 -> q1 -> q2 -> q3 -> q4 -> q5 -> q6 -> q7 -> q8 -> (90 more) -> q99";
-        assert_eq!((way(&names).as_str(), way(&names[..2]).as_str()), (told, "q0 -> q1"));
+        let displayed = "q0 -> q1 -> q2 -> q3 -> q4 -> q5 -> q6 -> q7 -> q8 -> (90 more) -> q99";
+        assert_eq!((way(&names).as_str(), way(&names[..2]).as_str()), (displayed, "q0 -> q1"));
     }
 
     #[test]
@@ -183,6 +189,6 @@ mod tests {
         let names: Vec<String> = (0..50_000).map(|number| number.to_string()).collect();
         let queues: Vec<(&str, &str)> =
             names.iter().zip(names.iter().skip(1)).map(|(name, parent)| (&**name, &**parent)).collect();
-        assert_eq!(troubles(&tree(&queues)).len(), 1);
+        assert_eq!(tree_errors(&tree(&queues)).len(), 1);
     }
 }

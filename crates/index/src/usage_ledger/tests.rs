@@ -7,7 +7,7 @@ use tenure_policy::{
     deletion::DeletionTimes,
     expiry::{Family, PerFamily},
 };
-use tenure_types::usage::{UsageEnd, UsedByEnd};
+use tenure_types::usage_record::{UsageEnd, UsedByEnd};
 
 use super::*;
 use crate::times::milliseconds;

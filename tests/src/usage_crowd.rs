@@ -18,7 +18,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, UNREADY, eventually};
-use tenure_types::usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageRecord};
+use tenure_types::usage_record::{USAGE_CONFIG_MAP, USAGE_KEY, UsageRecord};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, sleep_until},

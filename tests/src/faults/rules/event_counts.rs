@@ -35,7 +35,7 @@ impl Evidence<'_> {
                 (EventReason::EvictedDueToPodsReadyTimeout, paused(PODS_READY_TIMEOUT)),
                 (EventReason::DeactivatedDueToRequeuingLimitExceeded, paused(WORKLOAD_INACTIVE)),
                 (EventReason::Requeued, returns),
-                (EventReason::MaxDurationApproaching, usize::from(actor.is_told && ended > 0)),
+                (EventReason::MaxDurationApproaching, usize::from(actor.is_notified && ended > 0)),
             ] {
                 let (found, name) = (self.seen.events(actor.name, reason.name()), reason.name());
                 if is_wrong(found, expected) && !self.says_that_it_came_unannounced(actor, reason) {

@@ -114,7 +114,7 @@ fn complaints(life: &[State], patches: &[Timestamp]) -> Vec<String> {
     complaints
 }
 
-async fn strike(strikes: u64, seed: u64) {
+async fn kill_keepers(kills: u64, seed: u64) {
     let world = empty_world().await;
     let strategy = json!({"backoffBaseSeconds": 1, "backoffFactor": "1"});
     let spec = json!({"waitForPodsReady": {"timeout": "2s", "requeuingStrategy": strategy}});
@@ -123,7 +123,7 @@ async fn strike(strikes: u64, seed: u64) {
     for number in 0..JOBS {
         job(&namespace, &format!("train-{number}")).await;
     }
-    for number in 0..strikes {
+    for number in 0..kills {
         let keeper = Keeper::start(&world, &[]).await;
         sleep(Duration::from_millis(random(seed, number) % LATEST_STRIKE)).await;
         // by SIGKILL
@@ -145,14 +145,14 @@ async fn strike(strikes: u64, seed: u64) {
         assert_eq!(complaints(life, &of_it), [""; 0], "seed {seed}: {name}: {life:#?}\n{of_it:#?}");
     }
     let evictions: u32 = lives.values().map(|life| life.last().unwrap().count).sum();
-    let told = namespace.events_of("EvictedDueToPodsReadyTimeout").await.len();
-    println!("{strikes} strikes, {evictions} evictions, {told} events of them");
-    assert!(told <= evictions as usize, "{told} events of {evictions} evictions");
+    let recorded = namespace.events_of("EvictedDueToPodsReadyTimeout").await.len();
+    println!("{kills} strikes, {evictions} evictions, {recorded} events of them");
+    assert!(recorded <= evictions as usize, "{recorded} events of {evictions} evictions");
 }
 
 #[tokio::test]
 async fn whenever_the_keeper_is_killed_none_is_counted_twice_or_left_out_and_none_comes_back_early() {
-    strike(8, 1).await;
+    kill_keepers(8, 1).await;
 }
 
 /// `TENURE_SEED` repeats the moments of another run.
@@ -162,5 +162,5 @@ async fn so_it_is_fifty_times() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let seed = env::var("TENURE_SEED").map_or_else(|_| now(), |seed| seed.parse().unwrap());
     println!("TENURE_SEED={seed}");
-    strike(50, seed).await;
+    kill_keepers(50, seed).await;
 }

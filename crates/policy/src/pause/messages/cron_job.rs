@@ -68,13 +68,13 @@ mod tests {
 
     #[test]
     fn a_cron_job_that_goes_on_is_told_how_many_of_its_jobs_are_paused_and_what_removes_them() {
-        let told = |rest: &str| {
+        let note = |rest: &str| {
             format!(
                 "Job train is paused and hasn't ended, so no history limit and no ttlSecondsAfterFinished removes it. Paused Jobs of this CronJob: 5; {rest}. {REMEDIES}"
             )
         };
-        assert_eq!(job_kept(&job(), 5, None), told("none of them is deleted by itself"));
-        assert_eq!(job_kept(&job(), 5, Some(3)), told("by pausedHistoryLimit, 3 of them are kept"));
+        assert_eq!(job_kept(&job(), 5, None), note("none of them is deleted by itself"));
+        assert_eq!(job_kept(&job(), 5, Some(3)), note("by pausedHistoryLimit, 3 of them are kept"));
         let deleted =
             "Deleted Job train, the oldest of its paused Jobs: by pausedHistoryLimit, 3 of them are kept";
         assert_eq!(job_deleted(&job(), 3), deleted);

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use tenure_policy::usage::{EndedRun, PodRun, SeenAt};
-use tenure_types::usage::UsageGap;
+use tenure_types::usage_record::UsageGap;
 
 use super::{RunPlace, SeenRun, UsageLedger, UsagePosition, live::LiveRun};
 use crate::{Uid, uid::UidMap};

@@ -43,9 +43,9 @@ pub struct PodToShow {
 
 impl NotifiedWorkloads {
     /// Notes the end that was announced on an owner. None: the notice was withdrawn. With
-    /// `is_news`, all pods of the owner are looked at again, including pods that have shown the
+    /// `is_news`, all pods of the owner are checked again, including pods that have shown the
     /// same end.
-    pub fn tell<'p>(
+    pub fn note_end<'p>(
         &self,
         (namespace, owner): (&str, Uid),
         end: Option<Timestamp>,
@@ -53,13 +53,13 @@ impl NotifiedWorkloads {
         pods: impl Iterator<Item = &'p DuePod>,
     ) {
         let mut by_owner = self.by_owner.lock();
-        let told = by_owner.entry(owner).or_default();
-        if is_news || told.end != end {
-            told.shown.clear();
+        let workload = by_owner.entry(owner).or_default();
+        if is_news || workload.end != end {
+            workload.shown.clear();
         }
-        told.end = end;
-        namespace.clone_into(&mut told.namespace);
-        told.others.extend(pods.map(|pod| (pod.uid, pod.name.clone())));
+        workload.end = end;
+        namespace.clone_into(&mut workload.namespace);
+        workload.others.extend(pods.map(|pod| (pod.uid, pod.name.clone())));
         self.changed.notify_one();
     }
 
@@ -67,10 +67,10 @@ impl NotifiedWorkloads {
     /// ended, that have no more pods, or whose notice was withdrawn on all pods.
     pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
         let mut all = Vec::new();
-        self.by_owner.lock().retain(|owner, told| {
-            let missing = told.look(*owner, index);
-            let is_left = told.end.map_or(!missing.is_empty(), |end| {
-                end > now && !(told.shown.is_empty() && missing.is_empty())
+        self.by_owner.lock().retain(|owner, workload| {
+            let missing = workload.missing(*owner, index);
+            let is_left = workload.end.map_or(!missing.is_empty(), |end| {
+                end > now && !(workload.shown.is_empty() && missing.is_empty())
             });
             if is_left {
                 all.extend(missing);
@@ -82,29 +82,29 @@ impl NotifiedWorkloads {
 
     /// True if a pod is still to show this end.
     pub fn is_missing(&self, pod: &PodToShow) -> bool {
-        self.with(pod, |told| !told.shown.contains(&pod.uid)).unwrap_or_default()
+        self.with(pod, |workload| !workload.shown.contains(&pod.uid)).unwrap_or_default()
     }
 
     /// Notes that a pod shows the end that it was to show.
     pub fn shown(&self, pod: &PodToShow) {
-        self.with(pod, |told| told.shown.insert(pod.uid));
+        self.with(pod, |workload| workload.shown.insert(pod.uid));
     }
 
     /// Forgets a pod that is gone.
     pub fn gone(&self, pod: &PodToShow) {
-        self.with(pod, |told| {
-            told.others.remove(&pod.uid);
+        self.with(pod, |workload| {
+            workload.others.remove(&pod.uid);
             // the index may know the pod for a moment longer
-            told.shown.insert(pod.uid)
+            workload.shown.insert(pod.uid)
         });
     }
 
-    /// Calls `look` with the workload of a pod. None: the workload is forgotten, or has another end
+    /// Calls `f` with the workload of a pod. None: the workload is forgotten, or has another end
     /// by now.
-    fn with<T>(&self, pod: &PodToShow, look: impl FnOnce(&mut NotifiedWorkload) -> T) -> Option<T> {
+    fn with<T>(&self, pod: &PodToShow, f: impl FnOnce(&mut NotifiedWorkload) -> T) -> Option<T> {
         let mut by_owner = self.by_owner.lock();
         // another end may have been announced since
-        by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end).map(look)
+        by_owner.get_mut(&pod.owner).filter(|workload| workload.end == pod.end).map(f)
     }
 
     /// Forgets all workloads.
@@ -116,7 +116,7 @@ impl NotifiedWorkloads {
 impl NotifiedWorkload {
     /// Returns the pods that may not show the end. Forgets pods that are gone from the index and
     /// from `others`.
-    fn look(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
+    fn missing(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
         let Self { namespace, end, others, shown } = self;
         let known: BTreeMap<Uid, &str> = index.pods_below(namespace, owner).collect();
         others.retain(|uid, _| !known.contains_key(uid));
@@ -161,14 +161,14 @@ mod tests {
         index
     }
 
-    fn tell(told: &NotifiedWorkloads, namespace: &str, end: Option<i64>, is_news: bool) {
+    fn note_end(workloads: &NotifiedWorkloads, namespace: &str, end: Option<i64>, is_news: bool) {
         let owner = (namespace, Uid::of(namespace));
-        told.tell(owner, end.map(at), is_news, std::iter::empty());
+        workloads.note_end(owner, end.map(at), is_news, std::iter::empty());
     }
 
-    fn missing(told: &NotifiedWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
-        let pods = told.missing(index, at(50));
-        assert!(pods.iter().all(|pod| told.is_missing(pod)));
+    fn missing(workloads: &NotifiedWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
+        let pods = workloads.missing(index, at(50));
+        assert!(pods.iter().all(|pod| workloads.is_missing(pod)));
         pods
     }
 
@@ -178,52 +178,52 @@ mod tests {
 
     #[test]
     fn each_pod_is_handled_once_for_an_end_and_again_when_it_moves_or_is_told_again() {
-        let (told, index) = (NotifiedWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
+        let (workloads, index) = (NotifiedWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
         for (end, is_news) in [(100, true), (100, true), (200, false), (150, false)] {
-            tell(&told, "a", Some(end), is_news);
-            let pods = missing(&told, &index);
+            note_end(&workloads, "a", Some(end), is_news);
+            let pods = missing(&workloads, &index);
             assert_eq!((pods.len(), pods[0].end), (2, Some(at(end))));
             for pod in &pods {
-                told.shown(pod);
+                workloads.shown(pod);
             }
-            tell(&told, "a", Some(end), false);
-            assert_eq!(missing(&told, &index), []);
+            note_end(&workloads, "a", Some(end), false);
+            assert_eq!(missing(&workloads, &index), []);
         }
     }
 
     #[test]
     fn an_end_that_was_written_too_late_does_not_count_for_a_new_one() {
-        let (told, index) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
-        tell(&told, "a", Some(100), true);
-        let pods = missing(&told, &index);
-        tell(&told, "a", Some(200), false);
-        assert!(!told.is_missing(&pods[0]));
-        told.shown(&pods[0]);
-        assert_eq!(missing(&told, &index)[0].end, Some(at(200)));
+        let (workloads, index) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
+        note_end(&workloads, "a", Some(100), true);
+        let pods = missing(&workloads, &index);
+        note_end(&workloads, "a", Some(200), false);
+        assert!(!workloads.is_missing(&pods[0]));
+        workloads.shown(&pods[0]);
+        assert_eq!(missing(&workloads, &index)[0].end, Some(at(200)));
     }
 
     #[test]
     fn a_pod_that_comes_later_is_found_and_one_that_is_gone_is_forgotten() {
-        let (told, before) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
-        tell(&told, "a", Some(100), true);
-        told.gone(&missing(&told, &before)[0]);
-        assert_eq!(missing(&told, &before), []);
+        let (workloads, before) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
+        note_end(&workloads, "a", Some(100), true);
+        workloads.gone(&missing(&workloads, &before)[0]);
+        assert_eq!(missing(&workloads, &before), []);
         let after = index(&[("a", "a2")]);
-        assert_eq!(names(&missing(&told, &after)), ["a2"]);
-        told.missing(&index(&[]), at(50));
-        assert!(told.by_owner.lock().is_empty(), "no pods are left");
+        assert_eq!(names(&missing(&workloads, &after)), ["a2"]);
+        workloads.missing(&index(&[]), at(50));
+        assert!(workloads.by_owner.lock().is_empty(), "no pods are left");
     }
 
     #[test]
     fn a_workload_is_forgotten_when_its_run_has_ended_or_its_pods_show_that_there_is_no_end() {
-        let (told, index) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
-        tell(&told, "a", Some(50), true);
-        assert_eq!(missing(&told, &index), []);
-        tell(&told, "a", None, true);
-        let pods = missing(&told, &index);
+        let (workloads, index) = (NotifiedWorkloads::default(), index(&[("a", "a1")]));
+        note_end(&workloads, "a", Some(50), true);
+        assert_eq!(missing(&workloads, &index), []);
+        note_end(&workloads, "a", None, true);
+        let pods = missing(&workloads, &index);
         assert_eq!((names(&pods), pods[0].end), (vec!["a1"], None));
-        told.shown(&pods[0]);
-        assert_eq!(missing(&told, &index), []);
-        assert!(told.by_owner.lock().is_empty());
+        workloads.shown(&pods[0]);
+        assert_eq!(missing(&workloads, &index), []);
+        assert!(workloads.by_owner.lock().is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use tenure_types::usage::UsageRecord;
+use tenure_types::usage_record::UsageRecord;
 
 use super::{GPU, LAST};
 use crate::{World, audit};

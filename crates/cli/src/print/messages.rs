@@ -16,14 +16,14 @@ use crate::cluster::FROM_SERVER;
 /// Prints a line, or several, on standard error, and ignores errors: there is no other place to
 /// report them. Hidden characters are replaced, because parts of the line may come from other
 /// users, who could send commands to the terminal.
-pub fn tell(line: &str) {
+pub fn print_message(line: &str) {
     let lines: Vec<String> = line.split('\n').map(printable).collect();
     let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
 }
 
 /// Prints a warning: something is odd, but the command continues.
 pub fn warn(what: &str) {
-    tell(&format!("Warning: {what}"));
+    print_message(&format!("Warning: {what}"));
 }
 
 /// The error of a command that has already printed the reason. The exit code is 1, and nothing more
@@ -41,7 +41,7 @@ impl fmt::Display for AlreadyReported {
 pub fn complain(error: &Error) {
     let message = with_causes(error);
     let whose = if message.starts_with(FROM_SERVER) { "" } else { "error: " };
-    tell(&format!("{whose}{message}"));
+    print_message(&format!("{whose}{message}"));
 }
 
 /// Returns an error and its causes in one line. A cause that the text before it contains is left

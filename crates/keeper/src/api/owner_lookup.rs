@@ -11,7 +11,7 @@ use serde_json::Value;
 use tenure_policy::{
     climb::{FoundOwner, OwnerLookup, OwnerState},
     creation::{PodClaim, claims_otherwise},
-    owners::OwnerTable,
+    owner_table::OwnerTable,
     pause::OwnerObject,
 };
 use tenure_service::call::ApiError;
@@ -25,7 +25,7 @@ impl ObjectClient {
     /// Looks up an owner in `namespace`, for a pod with this claim. With a table, an owner whose
     /// templates lack what the pod claims counts as one that doesn't select the pod. An error
     /// decides nothing: the caller asks again.
-    pub async fn look_up(
+    pub async fn find_owner(
         &self,
         namespace: &str,
         owner: &OwnerReference,
