@@ -64,7 +64,7 @@ fn server_certificate_expires_after_its_validity() {
 }
 
 #[test]
-fn authority_that_was_kept_signs_as_before_and_for_as_long_as_it_is_told() {
+fn authority_that_was_kept_signs_as_before_and_for_as_long_as_it_is_asked_to() {
     let authority = Authority::from_pair(&Authority::new("test").unwrap().pair()).unwrap();
     let now = SystemTime::now();
     let validity = Validity { from: now - Duration::from_mins(1), until: now + Duration::from_mins(1) };

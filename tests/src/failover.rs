@@ -36,8 +36,8 @@ const STOPPED: Duration = Duration::from_secs(30);
 /// The latency of the connection that will be cut, so that pauses are on the way.
 const LATENCY: Duration = Duration::from_millis(300);
 
-/// The longest time from the first pause to a strike.
-const LATEST_STRIKE: Duration = Duration::from_secs(1);
+/// The longest time from the first pause to a failure.
+const LATEST_FAILURE: Duration = Duration::from_secs(1);
 
 /// The way in which a leader fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl LeaderFailure {
         }
     }
 
-    /// Returns the deviations from the expected result of a strike.
+    /// Returns the deviations from the expected result of a failure.
     fn complaints(self, takeover: Duration, late: Late) -> Vec<String> {
         let mut complaints = Vec::new();
         if takeover > self.limit() {
@@ -76,16 +76,16 @@ impl LeaderFailure {
     }
 }
 
-/// The result of one strike.
+/// The result of one failure.
 #[derive(Debug)]
 pub struct Round {
     /// The way in which the leader failed.
     pub failure: LeaderFailure,
-    /// The number of owners that were overdue at the strike.
+    /// The number of owners that were overdue at the failure.
     pub pending: usize,
-    /// The time from the strike until the other keeper leads.
+    /// The time from the failure until the other keeper leads.
     pub takeover: Duration,
-    /// The time from the strike to the next leader's first pause.
+    /// The time from the failure to the next leader's first pause.
     pub first_pause: Duration,
     /// Writes of the struck keeper after another had taken the lease.
     pub late: Late,
@@ -94,7 +94,7 @@ pub struct Round {
 }
 
 /// Strikes the leader again and again, each time with pauses pending, on a cluster of its own.
-/// `name` is for the cluster, and `seed` decides the times of the strikes.
+/// `name` is for the cluster, and `seed` decides the times of the failures.
 ///
 /// # Errors
 /// If no keeper leads in time, or not all owners are paused in the end. Other deviations are in the
@@ -113,13 +113,13 @@ pub async fn play(name: &str, failures: &[LeaderFailure], seed: u64) -> Result<V
     Ok(rounds)
 }
 
-/// Returns the time from the first pause to the strike. In every second round it is zero: then more
+/// Returns the time from the first pause to the failure. In every second round it is zero: then more
 /// pauses are on the way.
 fn delay(seed: u64, number: u64) -> Duration {
     if number.is_multiple_of(2) {
         Duration::ZERO
     } else {
-        LATEST_STRIKE * percent(random(seed, number)) / 100
+        LATEST_FAILURE * percent(random(seed, number)) / 100
     }
 }
 

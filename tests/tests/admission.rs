@@ -204,7 +204,7 @@ async fn a_change_that_ends_runs_and_a_deletion_are_warned_of_with_their_numbers
 }
 
 #[tokio::test]
-async fn a_class_whose_toleration_can_not_be_read_is_refused_and_told_why() {
+async fn a_class_whose_toleration_can_not_be_read_is_refused_with_the_reason() {
     let world = world().await;
     let bad = class("unreadable", &json!({MINIMUM: "10000", SECONDS: "10m"}));
     let expected = format!(

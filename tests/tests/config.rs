@@ -248,7 +248,7 @@ async fn await_counts(world: &World, maps: u64, shards: u64, issues: u64) {
 }
 
 #[tokio::test]
-async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_do_not() {
+async fn default_floors_of_kai_that_differ_are_logged_once_and_counted_until_they_do_not() {
     let world = &*world().await;
     let log = || fs::read_to_string(world.cluster.directory().join("tenure-webhook.log")).unwrap();
     let count =

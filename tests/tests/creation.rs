@@ -66,7 +66,7 @@ async fn await_answer(tenant: &Tenant<'_>, object: &Value, expected: &str) -> Ou
 }
 
 #[tokio::test]
-async fn a_queue_label_that_no_pod_has_is_told_of_and_answered_as_no_ceiling() {
+async fn a_queue_label_that_no_pod_has_gets_a_warning_and_counts_as_no_ceiling() {
     let tenant = Tenant::new(world().await).await;
     tenant.as_admin().apply(&hour("unread", &json!({}))).await;
     let mut labelled = job(&tenant, "labelled", "unread", 7200);
@@ -83,7 +83,7 @@ async fn a_queue_label_that_no_pod_has_is_told_of_and_answered_as_no_ceiling() {
 }
 
 #[tokio::test]
-async fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() {
+async fn a_queue_that_does_not_exist_gets_a_warning_at_the_creation_and_refuses_nothing() {
     let tenant = Tenant::new(world().await).await;
     tenant.as_admin().apply(&hour("existing", &json!({}))).await;
     let warning = |queue: &str| {
@@ -107,7 +107,7 @@ async fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_noth
 }
 
 #[tokio::test]
-async fn a_grace_period_that_is_longer_than_the_keepers_bound_is_told_of() {
+async fn a_grace_period_that_is_longer_than_the_keepers_bound_gets_a_warning() {
     let tenant = Tenant::new(world().await).await;
     let grace = |seconds: i64| json!({"terminationGracePeriodSeconds": seconds});
     let of = |kind: &str, seconds: i64| {

@@ -39,7 +39,7 @@ fn victims(node: &str, uid: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_scheduler_without_a_certificate_of_the_authority_is_refused_and_told_why() {
+async fn a_scheduler_without_a_certificate_of_the_authority_is_refused_with_the_reason() {
     let world = world().await;
     let question = json!({"Pod": {"metadata": {"uid": "u"}}, "NodeNameToMetaVictims": {}}).to_string();
     let ask = async |caller: &Caller, path| caller.post(path, question.clone()).await.unwrap();

@@ -31,7 +31,7 @@ fn assert_all_well(rounds: &[Round]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_the_leader_goes_another_leads_in_time_and_each_owner_is_paused_and_told_once() {
+async fn however_the_leader_goes_another_leads_in_time_and_each_owner_is_paused_and_recorded_once() {
     assert_all_well(&rounds(1, 0).await);
 }
 

@@ -173,7 +173,7 @@ async fn deactivation(world: &World, events: &Inbox) {
 }
 
 #[tokio::test]
-async fn each_act_is_told_in_both_forms_and_a_missing_file_keeps_nothing_from_starting() {
+async fn each_act_is_sent_in_both_forms_and_a_missing_file_keeps_nothing_from_starting() {
     let world = &*world().await;
     let directory = files(world);
     let path = |file: &str| directory.join(file).display().to_string();

@@ -55,7 +55,7 @@ async fn await_another_pause(namespace: &Namespace, deployment: &DynamicObject, 
 }
 
 #[tokio::test]
-async fn a_pause_that_is_set_back_is_made_again_counted_and_from_the_second_time_on_told_once() {
+async fn a_pause_that_is_set_back_is_made_again_counted_and_from_the_second_time_on_recorded_once() {
     let (world, namespace, deployment, mut record) = paused("reversed").await;
     for reversals in 1..=3 {
         namespace.await_pods(&[]).await;

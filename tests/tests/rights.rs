@@ -109,7 +109,7 @@ async fn a_pause_that_is_forbidden_is_counted_and_done_when_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_pause_and_a_deletion_that_admission_refuses_are_not_told_of_until_they_are_done() {
+async fn a_pause_and_a_deletion_that_admission_refuses_are_not_recorded_until_they_are_done() {
     let (world, namespace) = scene("refused").await;
     let unless =
         format!("request.userInfo.username != '{}' || request.resource.resource == 'events'", keeper_user());

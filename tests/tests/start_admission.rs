@@ -237,7 +237,7 @@ async fn no_writer_may_set_a_start_in_the_future_or_one_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_told_the_same_and_changes_nothing() {
+async fn a_dry_run_reports_the_same_and_changes_nothing() {
     let world = world().await;
     let dry = "--dry-run=server";
     let (kind, name) = (RUNAI, "dry");
@@ -330,7 +330,7 @@ async fn a_group_that_goes_is_let_go_and_its_stamp_is_safe_until_then() {
 }
 
 #[tokio::test]
-async fn nothing_passes_unseen_behind_a_status_too_large_to_look_at() {
+async fn nothing_passes_unseen_behind_a_status_too_large_to_read() {
     let world = world().await;
     // less than the API server's limit, and six times as large when it passes that on
     let padding = "<".repeat(1_400_000);

@@ -388,7 +388,7 @@ fn a_pod_is_explained_with_what_its_workload_may_lose() {
 }
 
 #[test]
-fn a_class_that_is_not_there_is_told_by_both_explanations() {
+fn a_class_that_is_not_there_is_named_by_both_explanations() {
     let mut items = cluster();
     let spec = json!({"nodeName": "node-1", "priority": 10, "priorityClassName": "lost"});
     items.push(with(pod("gang-0", "gang"), "spec", spec));
@@ -528,7 +528,7 @@ fn a_time_slice_lasts_as_long_as_the_default_floor_where_no_queue_says() {
 }
 
 #[test]
-fn an_own_ceiling_without_effect_is_told() {
+fn an_own_ceiling_without_effect_is_reported() {
     let noted = |name: &str, text: &str| {
         let mut pod = pod(name, "ours");
         pod["metadata"]["annotations"]["tenure.dev/max-duration"] = json!(text);

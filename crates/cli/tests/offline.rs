@@ -227,7 +227,7 @@ fn a_bad_flag_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn a_queue_that_is_not_there_is_told() {
+fn a_queue_that_is_not_there_is_reported() {
     let directory = with(&[("q.yaml", QUEUES)]);
     let (_, err, code) = run(&directory, "requeue-schedule --queue gone -f q.yaml");
     assert_eq!((err.as_str(), code), ("error: there is no queue \"gone\" of group scheduling.run.ai\n", 1));

@@ -140,7 +140,7 @@ fn made_up_jobs_are_shown_without_a_cluster_and_never_as_real_ones() {
 }
 
 #[test]
-fn broken_lines_are_told_and_counted_and_a_broken_file_is_refused() {
+fn broken_lines_are_reported_and_counted_and_a_broken_file_is_refused() {
     let broken = format!(
         "{JOBS}6|x\n7|dan|batch|2026-01-01T00:00:00|2026-01-01T01:00:00|2026-01-01T00:00:00|COMPLETED|1|cpu=8\n"
     );

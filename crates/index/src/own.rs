@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_read_is_told_once() {
+    fn a_value_that_cannot_be_read_is_reported_once() {
         let mut own = OwnCeilings::default();
         assert_eq!(read(&mut own, "ns", "a", "1m"), Some(SignedDuration::from_mins(1)));
         assert_eq!(read(&mut own, "ns", "a", "soon"), None);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_who_writes_in_a_loop_is_told_so_often_an_hour_and_holds_up_no_other() {
+    fn a_tenant_who_writes_in_a_loop_gets_a_bounded_number_of_notes_an_hour_and_holds_up_no_other() {
         let mut own = OwnCeilings::default();
         let mut events = 0;
         for second in 0..600 {

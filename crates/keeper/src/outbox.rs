@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_keeper_tells_is_owed_only_if_it_could_not_be_told() {
+    fn what_this_keeper_records_is_owed_only_if_it_could_not_be_recorded() {
         let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         outbox.apply(&resource(), &bearing("a", &[paused(time)]), at(time));
         outbox.note_written(&known_as("a"), at(time));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn before_an_object_is_deleted_its_journal_is_told_but_not_twice() {
+    fn before_an_object_is_deleted_its_journal_is_recorded_but_not_twice() {
         let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         let (metadata, now) = (bearing("a", &[paused(time)]), at("2026-01-01T00:00:01Z"));
         assert_eq!(outbox.owed_on(&known_as("a"), &metadata, now).len(), 2);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_a_workload_is_told_on_the_job_that_it_is_of() {
+    fn a_pause_of_a_workload_is_recorded_on_the_job_that_it_is_of() {
         let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         let mut metadata = bearing("w", &[paused(time)]);
         let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"});
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_a_journal_is_told_once_unless_the_lead_is_lost() {
+    fn an_event_without_a_journal_is_recorded_once_unless_the_lead_is_lost() {
         let (outbox, now) = (EventOutbox::default(), at("2026-01-01T00:00:00Z"));
         let (object, request) = (known_as("a").object, known_as("request").object);
         let event = |reason, at| EventRecord {

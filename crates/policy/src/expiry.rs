@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_ceiling_in_a_former_spelling_counts_and_is_told_with_the_right_one() {
+    fn an_own_ceiling_in_a_former_spelling_counts_and_is_reported_with_the_right_one() {
         for (text, right) in
             [("2h 30m", "2h30m"), ("10 days", "10d"), ("1day", "1d"), ("10 s", "10s"), ("1y", "365d6h")]
         {

@@ -48,8 +48,8 @@ use target::ActTarget;
 ///     deadline,
 ///     first_deadline: deadline,
 ///     handed_out: deadline,
-///     first_told: None,
-///     told: Vec::new(),
+///     first_announced_end: None,
+///     announced_ends: Vec::new(),
 ///     attempts: 0,
 /// };
 /// let mut case = Case { task: Task::Expire, due, config: <_>::default(), answers: CaseFacts::default() };

@@ -186,7 +186,7 @@ pub fn is_subdomain(text: &str) -> bool {
 /// served schema has counts.
 ///
 /// ```
-/// use tenure_policy::owners::OwnerTable;
+/// use tenure_policy::owner_table::OwnerTable;
 ///
 /// let table = OwnerTable::default();
 /// assert!(table.knows_kind("batch", "Job"));

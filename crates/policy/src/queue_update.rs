@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_a_field_is_kept_and_told() {
+    fn what_stands_for_a_field_is_kept_and_reported() {
         let old = queue(json!({}), json!({"tenure.dev/max-duration": "1h", "other": "x"}));
         for annotations in [json!(null), json!({}), json!({"other": "y"})] {
             let V2Completion { annotations, warnings } = kept_of(&queue(json!({}), annotations), &old);

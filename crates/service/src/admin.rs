@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_in_use_is_told_with_its_flag() {
+    async fn an_address_in_use_is_named_with_its_flag() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap().to_string();
         let served = admin(&["--admin-listen", &address])

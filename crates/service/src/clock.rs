@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_answer_to_a_client_tells_that_the_servers_clock_was_set() {
+    async fn any_answer_to_a_client_shows_that_the_servers_clock_was_set() {
         let date = Arc::new(Mutex::new("06 Nov 1994 08:49:37 GMT"));
         let of_server = Arc::clone(&date);
         let service = tower::service_fn(move |_: Request<Body>| {

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_being_written_is_left_for_the_next_look() {
+    async fn a_file_that_is_being_written_is_left_for_the_next_poll() {
         let mut case = Case::new();
         fs::write(&case.file.path, "2").unwrap();
         let path = case.file.path.clone();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extender_is_told_whom_to_answer() {
+    fn an_extender_knows_whom_to_answer() {
         assert!(load(false, &[]).unwrap().authorities().is_empty());
         let error = load(true, &[]).unwrap_err().to_string();
         assert!(error.contains("--scheduler-client-ca-file") && error.contains("anonymous"), "{error}");

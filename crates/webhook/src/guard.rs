@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_refusals_the_first_is_told_and_memory_is_bounded() {
+    fn of_equal_refusals_the_first_is_logged_and_memory_is_bounded() {
         let mut logged = HashSet::new();
         assert!(is_new(&mut logged, ("ns", "pod", 1)));
         assert!(!is_new(&mut logged, ("ns", "pod", 1)));

@@ -241,7 +241,7 @@ async fn a_dry_run_is_answered_as_any_other() {
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_looked_at_is_admitted_without_a_word() {
+async fn what_is_not_to_be_reviewed_is_admitted_without_a_word() {
     let admitted = json!({"uid": UID, "allowed": true});
     let with = |field: &str, value: Value| {
         let mut review = review("scheduling.run.ai", "tenant", &stamped(FUTURE), &stamped(PAST));
@@ -589,7 +589,7 @@ fn announced(body: String) -> Request<Body> {
 
 /// A status that is never stored may be that large, and no object may pass behind one unseen.
 #[tokio::test]
-async fn what_is_too_large_to_be_looked_at_is_refused() {
+async fn what_is_too_large_to_be_reviewed_is_refused() {
     let mut object = stamped(FUTURE);
     object["status"] = json!({"phase": "x".repeat(MAX_BODY_BYTES)});
     let review = review("scheduling.run.ai", "tenant", &object, &Value::Null);

@@ -179,7 +179,7 @@ async fn objects_of_any_shape_are_admitted() {
 }
 
 #[tokio::test]
-async fn a_cron_job_is_told_of_the_jobs_that_it_makes() {
+async fn a_cron_job_is_warned_of_the_jobs_that_it_makes() {
     let cron_job = json!({"metadata": {"name": "nightly"}, "spec": {"jobTemplate": job(7200)}});
     let warned = ask("Warn", &review("batch/CronJob", "CREATE", &cron_job, &Value::Null)).await;
     let warning = warned["warnings"][0].as_str().unwrap();

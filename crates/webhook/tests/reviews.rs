@@ -569,7 +569,7 @@ async fn the_name_is_the_objects_if_the_request_has_none() {
 }
 
 #[tokio::test]
-async fn a_generated_name_is_told_in_the_refusal() {
+async fn a_generated_name_is_named_in_the_refusal() {
     let mut review = create(TENSORSTACK, &json!({"priority": 101}));
     review["request"]["name"] = json!("");
     let message = "Invalid value: 101: must be from 0 to 100";

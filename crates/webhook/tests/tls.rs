@@ -285,7 +285,7 @@ async fn a_silent_client_keeps_no_other_waiting() {
 }
 
 #[tokio::test]
-async fn a_shutdown_is_told_then_drained_and_loses_no_request() {
+async fn a_shutdown_is_announced_then_drained_and_loses_no_request() {
     let secret = Secret::new();
     let server = secret.serve(&["--drain-delay", "2s"]);
     let mut in_flight = secret.connected(&server, &[HTTP_1]).await;

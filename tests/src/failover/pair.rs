@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// Brings back a keeper after a strike, and waits until it logs that it stands by. A stopped
+    /// Brings back a keeper after a failure, and waits until it logs that it stands by. A stopped
     /// keeper goes on at `when_stopped`.
     pub async fn recover(&self, failure: LeaderFailure, index: usize, when_stopped: Instant) -> Result<()> {
         let log = self.keeper(index).log();

@@ -21,7 +21,7 @@ pub(super) fn in_brief(round: &Round) -> String {
     brief.join("\n  ")
 }
 
-/// Prints a table with a line for each kind of strike.
+/// Prints a table with a line for each kind of failure.
 pub fn print(rounds: &[Round]) {
     println!(
         "{:<26}{:>6}   {:<36}{:>13}   {:<16}",
@@ -44,7 +44,7 @@ pub fn print(rounds: &[Round]) {
     }
 }
 
-/// Returns the columns of a kind of strike.
+/// Returns the columns of a kind of failure.
 fn row(failure: LeaderFailure, rounds: &[&Round]) -> String {
     let [least, median, most] = spread(rounds, |round| round.takeover);
     let [_, first_pause, _] = spread(rounds, |round| round.first_pause);

@@ -50,7 +50,7 @@ pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) ->
             committed.clocks.push((Timestamp::now(), *ahead));
             sleep(fault.lasts).await;
         }
-        What::Strike(blow, moment) => {
+        What::Blow(blow, moment) => {
             let struck = join_all(servers.iter().map(|server| inject(server, *blow, *moment, diary))).await;
             let detained = struck.into_iter().collect::<Result<Vec<_>>>()?;
             committed.struck = Timestamp::now();

@@ -1,4 +1,4 @@
-//! The timeline of a plan: steps of the script, deeds of proxies, and changes that the observer
+//! The timeline of a plan: steps of the script, actions of proxies, and changes that the observer
 //! saw. Printed for a plan that broke a rule.
 
 use std::{

@@ -59,7 +59,7 @@ pub enum What {
     /// Stays until it is set again.
     Clocks([i64; 2]),
     /// A blow to a process.
-    Strike(Blow, Moment),
+    Blow(Blow, Moment),
 }
 
 /// A fault, timed from the creation of the workloads. For a webhook, from the end of the fault

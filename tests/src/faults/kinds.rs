@@ -158,7 +158,7 @@ fn some(draw: &mut Draw, on: Match, action: FaultAction) -> Vec<Fault> {
 /// another keeper could take the Lease.
 fn outage(draw: &mut Draw, whom: Whom, blow: Blow, moment: Moment) -> Vec<Fault> {
     let lasts = absence(draw);
-    for_a_while(draw, whom, What::Strike(blow, moment), lasts)
+    for_a_while(draw, whom, What::Blow(blow, moment), lasts)
 }
 
 fn absence(draw: &mut Draw) -> (u64, u64) {
@@ -181,7 +181,7 @@ fn struck_after(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
 /// made overdue, before the end of the grace.
 fn killed_in_a_grace(draw: &mut Draw) -> Vec<Fault> {
     let at = draw.between(500, 4_000);
-    let blow = What::Strike(Blow::Kill, Moment::Now);
+    let blow = What::Blow(Blow::Kill, Moment::Now);
     let (after, lasts) = (draw.between(2_000, 3_000), draw.between(PAST_LEASE.0, PAST_LEASE.1));
     vec![
         // people change the queue about a second after this fault
@@ -360,22 +360,22 @@ kinds! {
     "leader-killed-before-an-event", "an event lost by a kill; K15", Leader, d => struck_before(d, Blow::Kill, EVENTS);
     "leader-killed-after-an-event", "K15", Leader, d => struck_after(d, Blow::Kill, EVENTS);
     "leader-stopped", "K7", Leader, d => for_a_while(
-        d, Whom::Leader, What::Strike(Blow::Stop, Moment::Now), (3_000, 12_000));
+        d, Whom::Leader, What::Blow(Blow::Stop, Moment::Now), (3_000, 12_000));
     "leader-stopped-before-a-write", "K7", Leader, d => struck_before(d, Blow::Stop, CHANGES);
     "leader-stopped-and-its-write-late", "K7", Leader, d => {
         let moment = Moment::Before(CHANGES, d.below(3));
-        for_a_while(d, Whom::Leader, What::Strike(Blow::Stop, moment), PAST_LEASE)
+        for_a_while(d, Whom::Leader, What::Blow(Blow::Stop, moment), PAST_LEASE)
     };
     "leader-stopped-after-a-write", "K7", Leader, d => struck_after(d, Blow::Stop, CHANGES);
     "leader-terminated", "K7, W1", Leader, d => outage(d, Whom::Leader, Blow::Terminate, Moment::Now);
     "standby-killed", "K7", Nothing, d => for_a_while(
-        d, Whom::Standby, What::Strike(Blow::Kill, Moment::Now), PAST_ALL);
+        d, Whom::Standby, What::Blow(Blow::Kill, Moment::Now), PAST_ALL);
     "keepers-killed", "K15", All, d => outage(d, Whom::Keepers, Blow::Kill, Moment::Now);
     "keepers-stopped", "no notice after a freeze; K7", All, d => for_a_while(
-        d, Whom::Keepers, What::Strike(Blow::Stop, Moment::Now), (6_000, 14_000));
+        d, Whom::Keepers, What::Blow(Blow::Stop, Moment::Now), (6_000, 14_000));
     "leader-killed-again-and-again", "K15, K19", Leader, d => {
         let lasts = absence(d);
-        again(d, 3, Whom::Leader, &What::Strike(Blow::Kill, Moment::Now), lasts)
+        again(d, 3, Whom::Leader, &What::Blow(Blow::Kill, Moment::Now), lasts)
     };
 
     // the webhook
@@ -387,9 +387,9 @@ kinds! {
     "webhook-watches-gone", "W9", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
     "webhook-forbidden", "W9", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::FORBIDDEN))));
-    "webhook-killed", "W2, E5", All, d => of_webhook(d, What::Strike(Blow::Kill, Moment::Now));
-    "webhook-stopped", "a webhook that stands still; E4", All, d => of_webhook(d, What::Strike(Blow::Stop, Moment::Now));
-    "webhook-terminated", "W1, E5", All, d => of_webhook(d, What::Strike(Blow::Terminate, Moment::Now));
+    "webhook-killed", "W2, E5", All, d => of_webhook(d, What::Blow(Blow::Kill, Moment::Now));
+    "webhook-stopped", "a webhook that stands still; E4", All, d => of_webhook(d, What::Blow(Blow::Stop, Moment::Now));
+    "webhook-terminated", "W1, E5", All, d => of_webhook(d, What::Blow(Blow::Terminate, Moment::Now));
 }
 
 #[cfg(test)]

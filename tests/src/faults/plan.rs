@@ -127,7 +127,7 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
         let mut clocks = stage.clocks.clone();
         clocks.extend(set.into_iter().flat_map(|committed| committed.clocks));
         let forgets =
-            |what: &What| matches!(what, What::Strike(Blow::Kill | Blow::Terminate, _) | What::Clocks(_));
+            |what: &What| matches!(what, What::Blow(Blow::Kill | Blow::Terminate, _) | What::Clocks(_));
         let forgets_grace = faults.iter().any(|fault| forgets(&fault.what));
         let past = Past { changed, healed, held_up_until, within, forgets_grace, clocks };
         stage.await_end(&scene, &past).await?;

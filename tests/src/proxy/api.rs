@@ -367,7 +367,7 @@ impl Connection {
                 active.lifted().await;
                 answer
             }
-            // deeds to streams are done in `events`
+            // actions on streams are done in `events`
             _ => forwarded.send(&self.gate).await,
         }
     }
@@ -465,8 +465,8 @@ impl Forwarded {
     }
 }
 
-/// Returns a function for the present deed to the stream of a watch. Each rule counts a stream
-/// once. A deed to a stream stays in force until its rule is lifted.
+/// Returns a function for the present action on the stream of a watch. Each rule counts a stream
+/// once. An action on a stream stays in force until its rule is lifted.
 fn present(shared: Arc<Shared>) -> impl Fn(&Call) -> Option<FaultAction> + Send + Sync + 'static {
     let decided: Mutex<Vec<(Arc<Active>, bool)>> = Mutex::default();
     move |call| {

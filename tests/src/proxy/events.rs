@@ -1,4 +1,4 @@
-//! The events of a watch on their way to a client: held back, swallowed, or cut. A deed may begin
+//! The events of a watch on their way to a client: held back, swallowed, or cut. An action may begin
 //! and end while the stream lasts.
 
 use std::{collections::HashMap, mem::take};
@@ -23,9 +23,9 @@ type Piece = Result<Frame<Bytes>, Severed>;
 /// The pieces that may be on the way to a client that doesn't read.
 const IN_FLIGHT: usize = 64;
 
-/// The source of deeds to a stream, and of news of changed rules.
+/// The source of actions on a stream, and of news of changed rules.
 pub(super) struct StreamFaults<F> {
-    /// Returns the present deed to the stream of a call. None: events pass.
+    /// Returns the present action on the stream of a call. None: events pass.
     pub present: F,
     /// Changes whenever the rules change.
     pub changes: watch::Receiver<u64>,
@@ -65,7 +65,7 @@ impl<S, E> Pump<S>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
-    /// Carries events until the watch ends. Events that were held back pass when the deed ends.
+    /// Carries events until the watch ends. Events that were held back pass when the action ends.
     async fn run<F: Fn(&Call) -> Option<FaultAction>>(&mut self, call: &Call, faults: StreamFaults<F>) {
         let StreamFaults { present, mut changes, mut gate } = faults;
         let (mut swallows, mut has_ended) = (false, false);

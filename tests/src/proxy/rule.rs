@@ -1,4 +1,4 @@
-//! Rules by which a proxy breaks the API: the requests, and the deed. The plans of faults write
+//! Rules by which a proxy breaks the API: the requests, and the action. The plans of faults write
 //! rules, and `api` and `events` obey them.
 
 use std::{
@@ -33,7 +33,7 @@ impl Match {
     }
 }
 
-/// A deed of a network or an API server to a request, or to the stream of a watch.
+/// An action of a network or an API server on a request, or on the stream of a watch.
 #[derive(Clone, Debug)]
 pub enum FaultAction {
     /// Answers with an error in place of the API server, which doesn't get the request. The number
@@ -75,7 +75,7 @@ pub enum FaultAction {
 }
 
 impl FaultAction {
-    /// True for a deed to the stream of a watch.
+    /// True for an action on the stream of a watch.
     const fn is_to_stream(&self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl FaultAction {
     }
 }
 
-/// A deed to requests: after the first `skip` of them, to `times` at most, and to each with a
+/// An action on requests: after the first `skip` of them, to `times` at most, and to each with a
 /// chance of `percent`.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -96,7 +96,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns a rule for a deed to all of these requests.
+    /// Returns a rule for an action on all of these requests.
     pub const fn new(on: Match, action: FaultAction) -> Self {
         Self { on, skip: 0, times: u64::MAX, percent: 100, action }
     }
@@ -148,17 +148,17 @@ impl Active {
         self.lifted.cancelled().await;
     }
 
-    /// True if the deed is to be done to a request. Counts the request if the rule covers it.
+    /// True if the action is to be done to a request. Counts the request if the rule covers it.
     pub(super) fn takes(&self, call: &Call) -> bool {
         !self.rule.action.is_to_stream() && self.rule.on.covers(call) && self.counts()
     }
 
-    /// True if the deed may be done to the stream of a watch. Counts nothing.
+    /// True if the action may be done to the stream of a watch. Counts nothing.
     pub(super) fn takes_stream(&self, call: &Call) -> bool {
         self.rule.action.is_to_stream() && self.rule.on.covers(call)
     }
 
-    /// Counts a request or a stream. True if the deed is to be done to it.
+    /// Counts a request or a stream. True if the action is to be done to it.
     pub(super) fn counts(&self) -> bool {
         let number = self.seen.fetch_add(1, Relaxed);
         let Rule { skip, times, percent, .. } = self.rule;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deed_to_a_stream_is_none_to_the_request() {
+    fn an_action_on_a_stream_is_none_on_the_request() {
         let active = Active::new(Rule::new(Match::default(), FaultAction::Hold));
         assert!(!active.takes(&call("watch", "pods")) && active.takes_stream(&call("watch", "pods")));
     }

@@ -18,7 +18,7 @@ async fn accepted(values: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn extender_that_is_not_told_whom_to_answer_is_refused_with_what_to_do() {
+async fn extender_without_clients_to_answer_is_refused_with_what_to_do() {
     let one = "must not both be set";
     assert_refused(&[
         (extender(json!({})), "schedulerExtender.clientCA must be set"),

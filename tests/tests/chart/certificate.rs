@@ -180,7 +180,7 @@ async fn what_the_webhook_fills_by_itself_is_rendered_without_content() {
 }
 
 #[tokio::test]
-async fn the_webhook_is_told_by_which_name_it_is_called_and_by_which_objects() {
+async fn the_webhook_gets_the_name_that_it_is_called_by_and_its_objects() {
     let objects = render("test", &json!({"crds": {"serveV2": true}})).await;
     let deployment = find(&objects, "Deployment", "test-tenure-webhook");
     let arguments = arguments(deployment);

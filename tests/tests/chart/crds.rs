@@ -69,7 +69,7 @@ async fn the_ca_of_an_existing_secret_is_in_the_definition_too() {
 }
 
 #[tokio::test]
-async fn who_owns_the_definition_says_which_version_is_looked_at() {
+async fn who_owns_the_definition_says_which_version_is_read() {
     for (ours, version) in [(true, "v3alpha1"), (false, "v2")] {
         let values = json!({"crds": {"runai": ours, "tensorstack": false}});
         let objects = render("test", &values).await;

@@ -184,7 +184,7 @@ async fn values_of_the_extender_become_flags() {
 }
 
 #[tokio::test]
-async fn guard_is_off_or_told_all_where_values_of_an_older_chart_are_reused() {
+async fn guard_is_off_or_configured_in_full_where_values_of_an_older_chart_are_reused() {
     assert_eq!(config(&json!({"guard": null})).await.get("guard"), None);
     assert_refused(&[
         (guarding(&json!({"failurePolicy": null})), "guard.failurePolicy must be set"),

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use crate::{CHART, DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
 
 #[tokio::test]
-async fn notes_tell_how_to_see_that_it_runs() {
+async fn notes_say_how_to_see_that_it_runs() {
     let (cluster, notes) = installed().await;
     let commands = commands(notes, "\n1. ", "\n2. ");
     let (rollouts, others): (Vec<_>, Vec<_>) =
@@ -100,7 +100,7 @@ async fn notes_say_what_does_not_work_with_these_values() {
 }
 
 #[tokio::test]
-async fn notes_tell_of_queues_that_the_cluster_has() {
+async fn notes_name_queues_that_the_cluster_has() {
     const T9K: &str = "apiVersion: scheduler.tensorstack.dev/v1beta1";
     const RUNAI: &str = "apiVersion: scheduling.run.ai/v3alpha1";
     const KAI: &str = "     kubectl annotate queues.v2.scheduling.run.ai QUEUE tenure.dev/max-duration=12h\n";

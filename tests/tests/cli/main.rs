@@ -439,7 +439,7 @@ async fn a_value_that_was_set_since_the_pause_stays() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_resumed_is_told_and_the_others_go_on() {
+async fn what_cannot_be_resumed_is_reported_and_the_others_go_on() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
@@ -515,7 +515,7 @@ async fn user(world: &World, namespace: &str, verbs: &str, resources: &str) -> P
 }
 
 #[tokio::test]
-async fn who_may_not_see_everything_sees_the_rest_and_is_told() {
+async fn who_may_not_see_everything_sees_the_rest_and_a_warning() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
@@ -577,7 +577,7 @@ async fn the_own_ceiling_of_an_owner_that_may_be_got_and_not_listed_counts_in_a_
 }
 
 #[tokio::test]
-async fn who_may_not_resume_is_told_which_right_is_missing() {
+async fn who_may_not_resume_sees_which_right_is_missing() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();

@@ -40,7 +40,7 @@ async fn flags_name_the_server_its_authority_and_a_token_as_for_kubectl() {
 }
 
 #[tokio::test]
-async fn a_user_without_rights_is_told_what_is_forbidden() {
+async fn a_user_without_rights_is_shown_what_is_forbidden() {
     let world = world().await;
     let of_namespace =
         ": an administrator of the namespace gives this right, by a RoleBinding to ClusterRole view or edit";

@@ -77,7 +77,7 @@ async fn a_ceiling_is_tried_on_what_runs_and_the_keeper_then_ends_as_many() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_list_one_namespace_simulates_that_one_and_is_told_what_is_missing() {
+async fn a_user_who_may_list_one_namespace_simulates_that_one_and_is_warned_of_what_is_missing() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
@@ -137,7 +137,7 @@ async fn a_forecast_names_no_earlier_time_than_the_one_at_which_a_pod_ends() {
 }
 
 #[tokio::test]
-async fn room_for_a_job_is_told_by_the_nodes_of_the_cluster() {
+async fn room_for_a_job_is_found_by_the_nodes_of_the_cluster() {
     let world = world().await;
     let job = |cpu: &str| {
         json!({

@@ -49,7 +49,7 @@ fn forged_lease(namespace: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_works_and_what_does_not_is_told_with_what_helps() {
+async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     let world = Box::pin(World::running("cli-status")).await.unwrap();
     let namespace = Namespace::new(&world).await;
     let name = namespace.name();

@@ -333,7 +333,7 @@ async fn a_token_is_sent_and_what_answers_otherwise_is_no_prometheus() {
 }
 
 #[tokio::test]
-async fn kube_state_metrics_tells_what_is_asked_for_of_a_cluster_that_runs() {
+async fn kube_state_metrics_exports_what_is_asked_for_of_a_cluster_that_runs() {
     let world = &Box::pin(World::installed("monitored", &[])).await.unwrap();
     let namespace = Namespace::new(world).await;
     let labels = in_runai_queue("q");

@@ -50,7 +50,7 @@ async fn pod(namespace: &Namespace, name: &str, queue: &str, annotations: &Value
 }
 
 #[tokio::test]
-async fn pods_tell_autoscalers_of_their_floor_until_it_ends_also_after_a_restart() {
+async fn pods_show_autoscalers_their_floor_until_it_ends_also_after_a_restart() {
     let world = &*world_with_pods().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
@@ -79,7 +79,7 @@ async fn pods_tell_autoscalers_of_their_floor_until_it_ends_also_after_a_restart
 }
 
 #[tokio::test]
-async fn pods_tell_autoscalers_nothing_any_more_once_that_is_turned_off() {
+async fn pods_show_autoscalers_nothing_any_more_once_that_is_turned_off() {
     let world = &*world_with_pods().await;
     let namespace = Namespace::new(world).await;
     protect(&namespace, "1h").await;

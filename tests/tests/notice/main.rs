@@ -58,7 +58,7 @@ async fn first_end(namespace: &Namespace, seconds: i64) -> Timestamp {
 }
 
 #[tokio::test]
-async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announcement_away() {
+async fn a_workloads_end_is_announced_once_a_run_and_the_pause_takes_the_announcement_away() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     // long enough to see the announcement also where pods take seconds to start
@@ -101,7 +101,7 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
 }
 
 #[tokio::test]
-async fn a_workload_of_any_kind_and_a_pod_without_owner_are_told() {
+async fn a_workload_of_any_kind_and_a_pod_without_owner_get_a_notice() {
     let namespace = Namespace::new(world().await).await;
     namespace.apply(&with_notice(queue("told-kinds", "1d"), "2d")).await;
     let job = namespace.chain(&[("batch.tensorstack.dev/v1beta1", "GenericJob")]).await.remove(0);
@@ -128,7 +128,7 @@ async fn a_runai_queue_inherits_its_notice() {
 }
 
 #[tokio::test]
-async fn without_a_notice_or_with_one_of_zero_no_workload_is_told() {
+async fn without_a_notice_or_with_one_of_zero_no_end_is_announced() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&queue("untold", "2s")).await;
@@ -151,7 +151,7 @@ async fn without_a_notice_or_with_one_of_zero_no_workload_is_told() {
 }
 
 #[tokio::test]
-async fn an_end_that_moves_is_told_by_the_annotation_alone_and_one_that_goes_takes_it_away() {
+async fn an_end_that_moves_is_shown_by_the_annotation_alone_and_one_that_goes_takes_it_away() {
     let namespace = Namespace::new(world().await).await;
     namespace.apply(&with_notice(queue("moved", "1h"), "2d")).await;
     let deployment = workload("Deployment", namespace.name(), "test", &in_queue("moved"), &Value::Null);
@@ -205,7 +205,7 @@ async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() 
 
 /// Values of other schedulers and of people.
 #[tokio::test]
-async fn an_own_ceiling_that_is_no_duration_is_told_with_what_would_be_right_and_lengthens_nothing() {
+async fn an_own_ceiling_that_is_no_duration_is_reported_with_what_would_be_right_and_lengthens_nothing() {
     const DAY: SignedDuration = SignedDuration::from_hours(24);
     let world = world().await;
     let namespace = Namespace::new(world).await;

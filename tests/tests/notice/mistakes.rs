@@ -6,7 +6,7 @@ use tenure_tests::workloads::{Namespace, bare_pod, in_runai_queue, runai_queue, 
 use crate::world;
 
 #[tokio::test]
-async fn a_workload_whose_queue_does_not_exist_and_one_that_alone_has_the_label_are_told_so_once() {
+async fn a_workload_whose_queue_does_not_exist_and_one_that_alone_has_the_label_have_one_event_about_it() {
     let namespace = Namespace::new(world().await).await;
     let name = namespace.name();
     namespace.apply(&runai_queue("mistaken", "", "1h")).await;

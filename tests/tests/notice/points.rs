@@ -50,7 +50,7 @@ impl NoticedPod {
 }
 
 #[tokio::test]
-async fn each_point_is_told_once_though_the_keeper_is_killed_and_again_when_it_lies_ahead_again() {
+async fn each_point_is_announced_once_though_the_keeper_is_killed_and_again_when_it_lies_ahead_again() {
     let world = &*world_with_pods().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&with_notice(runai_queue("told-twice", "", "2h"), "1h, 3h")).await;

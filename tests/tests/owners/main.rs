@@ -143,7 +143,7 @@ async fn kinds_that_are_not_in_the_table_are_not_paused() {
 }
 
 #[tokio::test]
-async fn what_is_paused_already_is_neither_patched_nor_told_of() {
+async fn what_is_paused_already_is_neither_patched_nor_recorded() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&queue("paused-already", "1s")).await;

@@ -63,7 +63,8 @@ async fn left(namespace: &Namespace, jobs: &[DynamicObject]) -> BTreeSet<String>
 }
 
 #[tokio::test]
-async fn a_cron_job_that_starts_others_is_told_how_many_of_its_jobs_are_paused_and_all_of_them_stay() {
+async fn a_cron_job_that_starts_others_has_an_event_with_the_number_of_its_paused_jobs_and_all_of_them_stay()
+{
     let (namespace, jobs) = piled_up(world().await).await;
     let events = namespace.await_events_of("PausedJobKept", 3).await;
     for (number, event) in events.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn a_dry_run_tells_of_the_eviction_and_writes_nothing_else() {
+async fn a_dry_run_records_the_eviction_and_writes_nothing_else() {
     let world = empty_world().await;
     let keeper = Keeper::start(&world, &["--dry-run"]).await;
     let namespace = place(&world, &waiting(&json!({"backoffLimitCount": 0}))).await;

@@ -31,7 +31,7 @@ const JOBS: usize = 6;
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// About one life from an eviction to the next.
-const LATEST_STRIKE: u64 = 2500;
+const LATEST_KILL: u64 = 2500;
 
 /// The state that an object shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ async fn kill_keepers(kills: u64, seed: u64) {
     }
     for number in 0..kills {
         let keeper = Keeper::start(&world, &[]).await;
-        sleep(Duration::from_millis(random(seed, number) % LATEST_STRIKE)).await;
+        sleep(Duration::from_millis(random(seed, number) % LATEST_KILL)).await;
         // by SIGKILL
         drop(keeper);
     }

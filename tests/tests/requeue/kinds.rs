@@ -42,7 +42,7 @@ async fn a_deployment_is_scaled_to_nothing_and_back_and_its_replica_set_is_left_
 }
 
 #[tokio::test]
-async fn a_pod_without_an_owner_is_deleted_and_is_told_why() {
+async fn a_pod_without_an_owner_is_deleted_and_its_event_says_why() {
     let world = world().await;
     let namespace = place(world, &waiting_long()).await;
     namespace.create(&bare_pod(namespace.name(), "bare", &unready(namespace.name()), &Value::Null)).await;

@@ -21,7 +21,7 @@ fn unless_the_keeper_writes(resource: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_return_that_is_refused_is_told_with_what_helps_and_comes_when_it_is_allowed() {
+async fn a_return_that_is_refused_is_recorded_with_what_helps_and_comes_when_it_is_allowed() {
     let world = world().await;
     let namespace = place(world, &waiting_long()).await;
     let job = job(&namespace, "train").await;

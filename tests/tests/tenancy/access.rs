@@ -192,7 +192,7 @@ async fn a_right_of_the_user_or_of_the_account_lets_a_pod_name_a_queue() {
 }
 
 #[tokio::test]
-async fn a_controllers_pods_need_the_account_and_its_user_is_told_when_the_controller_is_created() {
+async fn a_controllers_pods_need_the_account_and_its_user_is_warned_when_the_controller_is_created() {
     let world = world().await;
     let name = &world.namespace().await;
     let_use(name, (RUNAI, "queues", "own"), user("builder")).await;

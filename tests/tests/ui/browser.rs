@@ -170,7 +170,7 @@ impl Chromium {
         .await;
     }
 
-    /// The names that a screen reader tells, by role.
+    /// The names that a screen reader reads, by role.
     pub async fn accessible_names(&self, role: &str) -> Vec<String> {
         let tree = self.page.execute(GetFullAxTreeParams::default()).await.unwrap();
         let text = |value: &Option<chromiumoxide::cdp::browser_protocol::accessibility::AxValue>| {

@@ -12,7 +12,7 @@ use tenure_tests::{
 use tokio::time::{sleep, timeout};
 
 #[tokio::test]
-async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_is_told_what_is_missing() {
+async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_what_is_missing() {
     let world = World::running("ui-user").await.unwrap();
     let tenant = Tenant::new(&world).await;
     let (own, other) = (tenant.as_admin(), Namespace::new(&world).await);

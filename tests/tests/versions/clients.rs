@@ -64,7 +64,7 @@ async fn a_v2_client_may_change_what_it_knows() {
 }
 
 #[tokio::test]
-async fn a_v2_client_can_not_remove_a_field_of_v3alpha1_and_is_told_who_can() {
+async fn a_v2_client_can_not_remove_a_field_of_v3alpha1_and_the_answer_says_who_can() {
     let cluster = &world().await.cluster;
     create(cluster, &queue(V3, "removed", &json!({}), &json!({"maxDuration": "1h"}))).await;
     let annotate = ["annotate", V2, "removed", "tenure.dev/max-duration-"];

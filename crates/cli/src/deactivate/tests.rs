@@ -69,7 +69,7 @@ fn what_somebody_has_set_going_again_is_paused_anew() {
 }
 
 #[test]
-fn where_there_is_nothing_to_stop_it_is_told() {
+fn where_there_is_nothing_to_stop_a_message_says_so() {
     let before = record("Deactivated", "spec.suspend", &json!(true), &json!(false));
     let mut ended = job(&[], false);
     (ended["apiVersion"], ended["kind"]) = (json!("batch/v1"), json!("Job"));

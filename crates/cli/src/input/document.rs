@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_told() {
+    fn what_is_no_object_is_reported() {
         for (value, expected) in [
             (json!([]), "f:1: an object was expected, with apiVersion, kind and metadata"),
             (json!({"kind": "A"}), "f:1: apiVersion is missing"),

@@ -22,7 +22,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn documents_are_told_by_file_and_line() {
+fn documents_are_named_by_file_and_line() {
     let text = "# first\napiVersion: v1\nkind: A\n---\n---\n{\"apiVersion\": \"v1\", \"kind\": \"B\"}\n{\"apiVersion\":\n\"v1\", \"kind\": \"C\"}\n---\nkind: DList\napiVersion: v1\nitems: [{}, {}]\n";
     let expected = [("f:2", "A"), ("f:6", "B"), ("f:7", "C"), ("f:10 item 1", "D"), ("f:10 item 2", "D")];
     assert_eq!(read_files(&[("f", text)], "f"), Ok(pairs(&expected)));
@@ -46,7 +46,7 @@ fn of_a_directory_all_manifests_are_read_in_the_order_of_their_names() {
 }
 
 #[test]
-fn what_can_not_be_read_is_told_with_its_place() {
+fn what_can_not_be_read_is_reported_with_its_place() {
     let good = "apiVersion: v1\nkind: A\n";
     for (text, expected) in [
         ("", "no objects in f"),
@@ -120,7 +120,7 @@ fn a_byte_order_mark_is_no_part_of_the_text() {
 }
 
 #[test]
-fn what_is_not_utf_8_is_told_with_its_line() {
+fn what_is_not_utf_8_is_reported_with_its_line() {
     let error = decode("a.yaml", b"a: 1\nb: \xff\n".to_vec()).unwrap_err().to_string();
     assert_eq!(error, "a.yaml:2: not UTF-8: save the file in this encoding");
 }

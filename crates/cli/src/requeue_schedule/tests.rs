@@ -64,7 +64,7 @@ fn programs_get_exact_numbers() {
 }
 
 #[test]
-fn bad_values_are_told_what_would_be_right() {
+fn bad_values_are_refused_with_what_would_be_right() {
     for (read, bad, right) in [
         (timeout("0s").err(), "0s", "must be greater than zero, such as 5m"),
         (factor("0.5").err(), "0.5", "must be a decimal number of at least 1, such as 1.5"),
@@ -168,7 +168,7 @@ mod of_queues {
     }
 
     #[test]
-    fn what_can_not_be_found_or_read_is_told() {
+    fn what_can_not_be_found_or_read_is_reported() {
         let queues = [
             queue("a", json!({"parentQueue": "b"})),
             queue("b", json!({"parentQueue": "a"})),

@@ -113,7 +113,7 @@ fn what_was_paused_below_its_controller_has_a_record_of_its_own() {
 }
 
 #[test]
-fn what_would_come_back_by_itself_and_what_was_deactivated_is_told() {
+fn what_would_come_back_by_itself_and_what_was_deactivated_is_named() {
     let state = r#"{"count":2,"requeueAt":"2026-01-02T03:09:05Z"}"#;
     let suspended = json!({"suspend": true});
     let record = |reason: &str| testing::record(reason, "spec.suspend", &json!(true), &json!(false));
@@ -182,7 +182,7 @@ mod activate {
     }
 
     #[test]
-    fn what_is_not_deactivated_is_told_with_what_helps() {
+    fn what_is_not_deactivated_is_reported_with_what_helps() {
         for (found, expected) in [
             (
                 object(&[], &json!({})),
@@ -243,7 +243,7 @@ mod requeue {
     }
 
     #[test]
-    fn who_does_not_wait_is_told_with_what_helps() {
+    fn what_does_not_wait_is_reported_with_what_helps() {
         for (found, expected) in [
             (object(&[], &json!({"suspend": true})), "was not paused by Tenure"),
             (

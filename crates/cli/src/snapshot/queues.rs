@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_count_as_it_is_written_is_told() {
+    fn what_does_not_count_as_it_is_written_is_reported() {
         let documents = [
             queue("a", json!({"reclaimMinRuntime": "-5s", "maxDuration": "0s", "expiryNotice": 5})),
             queue("b", json!({"parentQueue": "Not A Name", "preemptMinRuntime": "2h", "maxDuration": "1h"})),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_tree_is_told_last() {
+    fn what_is_wrong_with_the_tree_is_reported_last() {
         let documents = [
             queue("a", json!({"parentQueue": "b"})),
             queue("b", json!({"parentQueue": "a"})),

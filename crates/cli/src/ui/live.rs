@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_is_told_all_and_then_the_rows_that_change() {
+    async fn a_page_is_sent_all_and_then_the_rows_that_change() {
         let live = Live::new(content(&[("a", 1), ("b", 2)]));
         let (all, mut messages) = live.open();
         assert_eq!((&read(&all)["rows"], &read(&all)["all"]), (&json!({"a": 1, "b": 2}), &json!(true)));

@@ -59,7 +59,7 @@ research   nvidia.com/gpu   0.50   0        0        8.00    0       0
 }
 
 #[test]
-fn a_gap_is_told() {
+fn a_gap_is_reported() {
     let gap = json!({"from": "2026-01-01T01:00:00Z", "to": "2026-01-01T02:00:00Z"});
     let record = UsageRecord { gaps: 2, last_gap: serde_json::from_value(gap).unwrap(), ..record() };
     let message = "2 times, the last from 2026-01-01T01:00:00Z to 2026-01-01T02:00:00Z.\n";

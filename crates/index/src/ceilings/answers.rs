@@ -364,7 +364,7 @@ mod tests {
         json!({"tenure.dev/max-duration": text})
     }
 
-    /// An index with a queue of one hour, and what is told of own ceilings once it has seen these pods.
+    /// An index with a queue of one hour, and what is reported of own ceilings once it has seen these pods.
     fn take_all(
         pods: &[projection::Pod],
         prepare: impl FnOnce(&mut CeilingIndex),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_ceiling_that_is_longer_than_the_queues_is_told_of_its_bearer() {
+    fn an_own_ceiling_that_is_longer_than_the_queues_is_reported_on_its_bearer() {
         let bearing = pod("a", &json!({"annotations": max_duration("2h")}));
         assert_eq!(take_all(&[bearing], |_| {}), [(AnnotatedKind::Pod, "a".into(), longer())]);
 
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_ceiling_that_counts_or_may_count_is_not_told_of() {
+    fn an_own_ceiling_that_counts_or_may_count_is_not_reported() {
         for text in ["30m", "1h"] {
             assert_eq!(take_all(&[pod("a", &json!({"annotations": max_duration(text)}))], |_| {}), []);
         }
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_an_owners_annotation_are_not_told_of() {
+    fn copies_of_an_owners_annotation_are_not_reported() {
         let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
         let bearing = |name: &str, owners: Value| {
             let metadata = json!({

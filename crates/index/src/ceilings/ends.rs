@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_has_passed_is_shown_no_more_and_all_are_looked_at_by_a_new_leader() {
+    fn an_end_that_has_passed_is_shown_no_more_and_all_are_checked_by_a_new_leader() {
         let mut world = World::new("100s");
         world.pod("a", None, 0, None);
         assert_eq!(world.stale(100), []);

@@ -334,7 +334,7 @@ fn set_notice(index: &mut CeilingIndex, ceiling: &str, notice: &str) {
 }
 
 #[test]
-fn a_workload_is_told_once_before_its_end() {
+fn a_workload_has_one_notice_before_its_end() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.next_batch(at(40)), None);
@@ -346,7 +346,7 @@ fn a_workload_is_told_once_before_its_end() {
 }
 
 #[test]
-fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
+fn a_notice_that_failed_is_given_after_a_while_and_the_run_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
@@ -356,7 +356,7 @@ fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
 }
 
 #[test]
-fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
+fn a_changed_or_withdrawn_end_is_announced_at_once() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
@@ -381,14 +381,14 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
 }
 
 #[test]
-fn each_point_is_told_once_and_those_that_have_passed_together_as_one() {
+fn each_point_is_announced_once_and_those_that_have_passed_together_as_one() {
     let mut index = with_notice("60s", "20s,50s,5s,10s");
     index.apply_pod(&pod("a", &json!({})));
     for (since, announced_at) in [(10, 11), (40, 52)] {
         assert_eq!(index.next_batch(at(since)), None);
         let group = index.next_batch(at(announced_at)).unwrap();
         assert_eq!((group.task, group.first.since), (Task::Announce, at(since)));
-        // points whose time comes before it is settled are still to be told
+        // points whose time comes before its outcome is recorded are still to be announced
         index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(announced_at + 4));
     }
     let group = index.next_batch(at(56)).unwrap();
@@ -398,7 +398,7 @@ fn each_point_is_told_once_and_those_that_have_passed_together_as_one() {
 }
 
 #[test]
-fn a_point_that_could_not_be_told_is_told_with_the_next() {
+fn a_point_that_could_not_be_announced_is_announced_with_the_next() {
     let mut index = with_notice("60s", "20s,5s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.next_batch(at(41)).unwrap();
@@ -539,7 +539,7 @@ fn the_least_of_all_own_ceilings_and_the_queues_counts() {
 }
 
 #[test]
-fn nothing_more_is_done_about_what_is_settled_for_good() {
+fn nothing_more_is_done_about_what_is_decided_for_good() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
@@ -640,7 +640,7 @@ fn pods_of_one_controller_stay_together_if_the_first_is_gone() {
 }
 
 #[test]
-fn only_who_was_told_counts_as_told() {
+fn only_what_was_announced_counts_as_announced() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-1)}})));
     index.apply_pod(&pod("second", &json!({})));

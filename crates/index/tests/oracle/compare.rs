@@ -46,7 +46,7 @@ pub struct Pair {
     stamps: Vec<(PendingStamp, naive::Stamping)>,
     /// The objects that showed another end when that was last asked.
     stale: Vec<StaleEnd>,
-    /// As they were last told of.
+    /// As they were last shown.
     pods: BTreeMap<u32, Pod>,
     placement: placement::Placement,
     versions: u32,
@@ -215,18 +215,18 @@ impl Pair {
                 index.change_queues(now, |index| index.configure(wire::settings(config)));
             }
             Event::Take(place) => return self.take(usize::from(*place)),
-            Event::Settle(place, scope, end) => self.record_outcome(usize::from(*place), *scope, *end),
+            Event::RecordOutcome(place, scope, end) => self.record_outcome(usize::from(*place), *scope, *end),
             Event::LoseLead => {
                 index.forget_notices();
                 index.forget_ends();
                 model.forget_notices();
                 model.forget_ends();
             }
-            Event::LookForStamps => return self.check_stamps(),
+            Event::CheckStamps => return self.check_stamps(),
             Event::EndStamp(pick, end) => self.end_stamp(usize::from(*pick), *end),
             Event::Returns => return self.due_returns(),
             Event::ListPods => index.begin_pods(),
-            Event::LookAtEnds => return self.check_ends(),
+            Event::CheckEnds => return self.check_ends(),
             Event::ShowEnd(pick, result) => return self.show_end(usize::from(*pick), *result),
             Event::WriteEnd(pick, end) => return self.write_any_end(usize::from(*pick), *end),
             // the index is asked nothing of victims here

@@ -79,15 +79,15 @@ pub enum Event {
     /// Begins an act on what is due, unless the place is taken.
     Take(u8),
     /// Ends the act of a place.
-    Settle(u8, Scope, End),
+    RecordOutcome(u8, Scope, End),
     /// The keeper doesn't lead any more.
     LoseLead,
     /// Looks for stamps that are to be written, and begins to write them.
-    LookForStamps,
+    CheckStamps,
     /// Ends one of those.
     EndStamp(u8, StampEnd),
     /// Looks for objects that show another end than their run has.
-    LookAtEnds,
+    CheckEnds,
     /// Tries to show one of the ends that were found.
     ShowEnd(u8, EndShown),
     /// A user writes an end on an object, or removes it. In milliseconds.

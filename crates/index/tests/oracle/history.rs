@@ -59,7 +59,7 @@ struct Habits {
     losses: u64,
 }
 
-/// The true state of the cluster, which the watches may not have told.
+/// The true state of the cluster, which the watches may not have shown.
 struct History {
     random: Random,
     habits: Habits,
@@ -221,12 +221,12 @@ impl History {
             End::Final,
         ]);
         let place = random.small(4);
-        self.events.push(Event::Settle(place, scope, end));
+        self.events.push(Event::RecordOutcome(place, scope, end));
     }
 
     fn stamps(&mut self) {
         let event = if self.random.percent(50) {
-            Event::LookForStamps
+            Event::CheckStamps
         } else {
             let end = [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Failed];
             Event::EndStamp(self.random.small(4), self.random.of(&end))
@@ -238,7 +238,7 @@ impl History {
         let (pick, at) = (self.random.small(8), self.time());
         let random = &mut self.random;
         self.events.push(match random.below(8) {
-            0..=3 => Event::LookAtEnds,
+            0..=3 => Event::CheckEnds,
             4..=6 => {
                 let results = [EndShown::Written, EndShown::Written, EndShown::Unseen, EndShown::Failed];
                 Event::ShowEnd(pick, random.of(&results))

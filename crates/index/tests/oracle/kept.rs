@@ -30,7 +30,7 @@ fn pod(uid: u32, queue: Option<u8>) -> PodObj {
 }
 
 fn done(place: u8) -> Event {
-    Event::Settle(place, Scope::All, End::Done)
+    Event::RecordOutcome(place, Scope::All, End::Done)
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn an_end_that_is_shown_goes_when_a_pod_without_one_begins_the_run() {
         Event::Owner(owner),
         Event::WriteEnd(0, Some(14_501)),
         Event::Pass(61_000),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::Pod(pod),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::ShowEnd(0, EndShown::Written),
-        Event::LookAtEnds,
+        Event::CheckEnds,
     ]);
 }
 
@@ -94,11 +94,11 @@ fn an_end_that_is_shown_goes_when_an_owner_leaves_with_the_pod_that_ends_first()
     let (job, mut events) = owners_with_a_job_below();
     events.extend([
         Event::Pass(61_000),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::ShowEnd(0, EndShown::Written),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::Owner(OwnerObj { controller: None, ..job }),
-        Event::LookAtEnds,
+        Event::CheckEnds,
     ]);
     agrees(&events);
 }
@@ -114,16 +114,16 @@ fn an_end_that_is_shown_goes_when_owners_go_round_in_a_circle() {
             ..OwnerObj::default()
         }),
         Event::Pass(61_000),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::ShowEnd(0, EndShown::Written),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::Owner(OwnerObj {
             uid: 1,
             kind: OwnerKind::Deployment,
             controller: Some((OwnerKind::Job, 5)),
             ..OwnerObj::default()
         }),
-        Event::LookAtEnds,
+        Event::CheckEnds,
     ]);
     agrees(&events);
 }
@@ -135,10 +135,10 @@ fn an_end_that_an_owner_of_another_namespace_shows_is_not_that_of_the_pods_that_
     agrees(&[
         Event::Owner(OwnerObj::default()),
         Event::Pod(pod),
-        Event::LookAtEnds,
+        Event::CheckEnds,
         Event::Pass(61_000),
         Event::WriteEnd(0, Some(181_499)),
-        Event::LookAtEnds,
+        Event::CheckEnds,
     ]);
 }
 
@@ -153,7 +153,7 @@ fn an_owner_that_becomes_the_root_after_it_was_read_shows_its_end() {
         things(false),
         Event::Pod(PodObj { controller: Some((OwnerKind::Job, 1)), ..pod(2, Some(0)) }),
         Event::Pass(61_000),
-        Event::LookAtEnds,
+        Event::CheckEnds,
     ]);
 }
 
@@ -170,7 +170,7 @@ fn an_act_that_ends_after_the_lead_is_lost_counts() {
 }
 
 #[test]
-fn a_workload_that_was_told_at_one_point_is_told_at_the_next() {
+fn a_workload_that_had_a_notice_at_one_point_gets_one_at_the_next() {
     agrees(&[
         Event::Configure(ConfigObj { notice: [3_000_000, 5_000_000, 0], ..ConfigObj::default() }),
         Event::RunaiQueue(2, RunaiObj { ceiling: Some(3_000_000), ..RunaiObj::default() }),
@@ -343,7 +343,7 @@ fn a_stamp_that_is_ahead_does_not_move_the_start_that_pods_have_shown() {
         member(1, 5, true),
         group(Some(8_000), 1),
         group(Some(8_000), 3),
-        Event::LookForStamps,
+        Event::CheckStamps,
         group(None, 2),
     ]);
 }
@@ -566,10 +566,10 @@ fn a_start_that_pods_show_ahead_of_the_clock_is_no_earlier_for_it() {
         member(1, 4, true),
         member(2, 5, true),
         Event::Pass(4_950),
-        Event::LookForStamps,
+        Event::CheckStamps,
         Event::EndStamp(0, StampEnd::Written),
         Event::Pass(50),
-        Event::LookForStamps,
+        Event::CheckStamps,
         Event::EndStamp(0, StampEnd::Written),
     ]);
 }
@@ -580,10 +580,10 @@ fn a_start_far_ahead_that_only_a_stamp_shows_is_set_back() {
         Event::Group(GroupObj { min: Some(2), stamp: Some(900_000), ..GroupObj::default() }),
         member(1, 100, true),
         Event::Pass(1_500),
-        Event::LookForStamps,
+        Event::CheckStamps,
         Event::EndStamp(0, StampEnd::Written),
         Event::Pass(120_000),
-        Event::LookForStamps,
+        Event::CheckStamps,
     ]);
 }
 
@@ -598,11 +598,11 @@ fn a_start_ahead_of_the_clock_waits_for_it_though_its_run_ends_before() {
     agrees(&[
         Event::Group(GroupObj { kind: PodGroupKind::Tensorstack, ..GroupObj::default() }),
         Event::Pod(in_group(1, 300_000)),
-        Event::LookForStamps,
+        Event::CheckStamps,
         Event::Pod(PodObj { finished: true, ..in_group(1, 300_000) }),
         Event::EndStamp(0, StampEnd::Failed),
         Event::Pod(in_group(2, 375_000)),
-        Event::LookForStamps,
+        Event::CheckStamps,
     ]);
 }
 
@@ -647,7 +647,7 @@ fn an_end_that_is_final_counts_as_no_try_after_another_controller_has_come() {
         Event::Pod(scheduled.clone()),
         Event::Pass(2_000),
         Event::Take(0),
-        Event::Settle(0, Scope::All, End::Final),
+        Event::RecordOutcome(0, Scope::All, End::Final),
         Event::Pod(PodObj { controller: Some((OwnerKind::Job, 5)), ..scheduled }),
         Event::Take(0),
     ]);

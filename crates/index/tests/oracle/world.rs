@@ -177,7 +177,7 @@ pub struct Wait {
     pub off: bool,
 }
 
-/// The points before the end of a run at which something is told; zero where there is no further one.
+/// The points before the end of a run at which a notice is given; zero where there is no further one.
 pub type Points = [i64; 3];
 
 /// Points, as a queue or the configuration has them.

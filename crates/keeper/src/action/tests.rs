@@ -307,7 +307,7 @@ fn saw(result: &str, changes: &[&str]) -> (String, Vec<String>) {
 const DELETED: &str = "DELETE pods/web-1-a";
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_ends_without_the_notice_that_it_was_to_get_is_told_so() {
+async fn a_run_that_ends_without_the_notice_that_it_was_to_get_has_an_event_that_says_so() {
     let late = "It got no notice beforehand, since the keeper could not write one in time";
     for (notice, given, expected) in [
         (Some("10m"), Value::Null, true),
@@ -335,7 +335,7 @@ fn notice_of_another(uid: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_leaves_what_another_keeper_may_not_have_told_in_the_journal() {
+async fn a_pause_leaves_what_another_keeper_may_not_have_recorded_in_the_journal() {
     let (server, mut pauser, group) = undone(0, LATER, json!({"maxDuration": "1h"}));
     handles(&mut pauser).clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
     let uid = server.0.lock().objects[DEPLOYMENT]["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -348,7 +348,7 @@ async fn a_pause_leaves_what_another_keeper_may_not_have_told_in_the_journal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_journal_of_a_pod_owes_is_told_before_the_pod_is_deleted() {
+async fn what_the_journal_of_a_pod_owes_is_recorded_before_the_pod_is_deleted() {
     let (server, mut pauser, group) = undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": "2m"}));
     handles(&mut pauser).clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
     let annotations = json!({"tenure.dev/acts": notice_of_another("web-1-a")});
@@ -360,7 +360,7 @@ async fn what_the_journal_of_a_pod_owes_is_told_before_the_pod_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_journal_of_a_pod_owes_is_told_after_the_deletion_where_its_dry_run_is_refused() {
+async fn what_the_journal_of_a_pod_owes_is_recorded_after_the_deletion_where_its_dry_run_is_refused() {
     let (server, mut pauser, group) = undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": "2m"}));
     handles(&mut pauser).clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
     let annotations = json!({"tenure.dev/acts": notice_of_another("web-1-a")});
@@ -414,7 +414,7 @@ async fn the_events_of_a_deletion_are_tried_before_it_since_nothing_is_left_to_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_the_api_server_refuses_is_not_told() {
+async fn a_deletion_that_the_api_server_refuses_is_not_recorded() {
     let server = Server::new();
     let pauser = pauser(&server);
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
@@ -424,7 +424,7 @@ async fn a_deletion_that_the_api_server_refuses_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_deletion_goes_untold_where_its_dry_run_alone_fails() {
+async fn no_deletion_goes_unrecorded_where_its_dry_run_alone_fails() {
     let server = Server::new();
     let pauser = pauser(&server);
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));

@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_told_first_is_tried_before_all_others_of_its_namespace() {
+    async fn an_event_that_is_recorded_first_is_tried_before_all_others_of_its_namespace() {
         let queue = queue();
         queue.extend(events("a", 100));
         let waited = recorded_first(&queue, "a", Duration::from_millis(30), Ok(())).await;

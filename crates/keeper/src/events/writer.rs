@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_an_owner_is_not_paused_another_time_is_told_if_its_pod_was_deleted() {
+    async fn that_an_owner_is_not_paused_another_time_is_recorded_if_its_pod_was_deleted() {
         let taken = Taken::default();
         let writer = writer(&taken);
         let undone = |(number, pod): (usize, &str)| {
@@ -275,14 +275,14 @@ mod tests {
         };
         leave(&writer, ["going", "gone", "there"].into_iter().enumerate().map(undone));
         assert_eq!(lead(&writer, &taken, LONGEST).await, ["there"; 2]);
-        // an owner that is deleted itself is told by its own end
+        // an owner that is deleted itself has the event of its own end
         let cause = EventCause { pod: Some(deletion("there").object), queue: "q".into() };
         leave(&writer, [EventRecord { cause: Some(cause), ..deletion("gone") }]);
         assert_eq!(lead(&writer, &taken, LONGEST).await, ["gone"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deleted_job_is_told_on_its_cron_job_which_stays() {
+    async fn a_deleted_job_has_its_event_on_its_cron_job_which_stays() {
         let taken = Taken::default();
         let writer = writer(&taken);
         leave(&writer, [EventRecord { reason: EventReason::PausedJobDeleted, ..deletion("there") }]);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_deleted_is_told_when_the_lead_comes_back_and_what_was_not_is_not() {
+    async fn what_was_deleted_is_recorded_when_the_lead_comes_back_and_what_was_not_is_not() {
         let taken = Taken::default();
         let writer = writer(&taken);
         let queue = &writer.handles.events;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deletion_that_is_told_again_while_its_left_event_is_judged_is_told() {
+    async fn a_deletion_that_is_recorded_again_while_its_left_event_is_judged_is_recorded() {
         let taken = Taken::default();
         let writer = writer(&taken);
         let queue = &writer.handles.events;

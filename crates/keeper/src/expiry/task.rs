@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_told_is_told_again() {
+    fn what_could_not_be_recorded_is_recorded_again() {
         for task in [Task::Announce, Task::Withdraw] {
             assert_eq!(outcome(task, IN_TIME, Ok(&nothing())), ActionOutcome::Acted);
             assert_eq!(

@@ -129,7 +129,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
 }
 
 #[tokio::test]
-async fn of_records_only_those_of_an_earlier_leader_are_told() {
+async fn of_records_only_those_of_an_earlier_leader_are_sent() {
     let (messages, _configure, registry) = messages(TWO);
     let since = "2026-01-02T03:00:00Z";
     *messages.leads_since.lock() = Some(at(since));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_is_handled_once_for_an_end_and_again_when_it_moves_or_is_told_again() {
+    fn each_pod_is_handled_once_for_an_end_and_again_when_it_moves_or_is_announced_again() {
         let (workloads, index) = (NotifiedWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
         for (end, is_news) in [(100, true), (100, true), (200, false), (150, false)] {
             note_end(&workloads, "a", Some(end), is_news);

@@ -130,7 +130,7 @@ fn a_pod_that_is_read_only_before_its_owner_is_found() {
 }
 
 #[test]
-fn a_write_without_a_look_at_the_lead_is_found() {
+fn a_write_without_a_check_of_the_lead_is_found() {
     let faults = Faults { crashes: 0, losses: 0, acts: 0 };
     assert_found(Protocol { checks_lead: false, drift: 0, ..Protocol::within(9, faults) }, NO_RULE);
 }

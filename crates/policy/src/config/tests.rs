@@ -647,7 +647,7 @@ fn what_kai_takes_in_silence_is_no_problem() {
 }
 
 #[test]
-fn a_kai_without_the_plugin_is_told_of() {
+fn a_kai_without_the_plugin_is_reported() {
     let kai = kai_of("actions: allocate\ntiers:\n- plugins:\n  - name: other\n");
     assert!(kai.problems[0].text.starts_with("tiers: no plugin minruntime"), "{kai:?}");
 }

@@ -89,7 +89,7 @@ fn the_keys_that_are_read_are_those_that_name_a_queue() {
 }
 
 #[test]
-fn more_than_the_ceiling_is_told_with_the_number_and_as_much_is_not() {
+fn more_than_the_ceiling_gets_a_warning_with_the_number_and_as_much_gets_none() {
     let warning =
         "spec.activeDeadlineSeconds: 7200 is too long: Queue research ends a run after 1h: set at most 3600";
     assert_eq!(warned("batch/Job", &job(7200, "research")), [warning]);
@@ -152,7 +152,7 @@ fn the_queue_decides_whether_it_is_refused_or_warned_of() {
 }
 
 #[test]
-fn the_way_to_more_time_is_told_where_queues_allow_some() {
+fn the_way_to_more_time_is_named_where_queues_allow_some() {
     let extensions = json!({"extensions": {"maxTotal": "2h"}});
     let more = |seconds, extensions: &Value| {
         let warning = answered(extensions, "batch/Job", &job(seconds, "research")).1.remove(0);
@@ -172,7 +172,7 @@ fn the_way_to_more_time_is_told_where_queues_allow_some() {
 }
 
 #[test]
-fn a_time_slice_is_told_as_one() {
+fn a_time_slice_is_described_as_one() {
     let slices = |delay: &str| {
         let slices = json!({"maxDurationAction": "Requeue", "requeueDelay": delay});
         answered(&slices, "batch/Job", &job(7200, "research")).1.remove(0)
@@ -446,7 +446,7 @@ fn values_of_the_wrong_shape_ask_for_nothing() {
 }
 
 #[test]
-fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() {
+fn a_queue_that_does_not_exist_gets_a_warning_at_the_creation_and_refuses_nothing() {
     let owner = read("batch/Job", &job(0, "reserch"), None).unwrap();
     let (t9k, runai, floors) = (QueueTree::default(), tree(&json!({})), Floors::default());
     let known = CeilingSources { trees: PerFamily { tensorstack: &t9k, runai: &runai }, floors: &floors };

@@ -134,7 +134,7 @@ fn a_request_or_a_grant_ends_with_the_run_that_it_is_for() {
 }
 
 #[test]
-fn each_step_is_told_with_the_name_of_the_request() {
+fn each_step_is_recorded_with_the_name_of_the_request() {
     let of = |status: Value| event(&extension("2h", &status));
     assert_eq!(of(json!(null)), None);
     let (reason, note) = of(json!({"state": "Pending", "message": "Waits"})).unwrap();

@@ -390,7 +390,7 @@ fn evictions_wait_for_no_more_than_what_ends() {
 }
 
 #[test]
-fn who_is_denied_is_told_when_to_come_back() {
+fn a_denial_says_when_to_come_back() {
     let world = World::new();
     let workload = world.workload();
     let retry = |asked, now: Timestamp, nominated: &[NominatedPod<'static>]| {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_once_at_each_point() {
+    fn a_run_has_one_notice_at_each_point() {
         assert_eq!(decided(&[(1001, None), (1000, None)], None, 600), notice(1000, 600));
         assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(600))), 899), KEEP);
         assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(600))), 901), notice(1000, 901));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_was_told_does_not_count() {
+    fn a_notice_to_an_earlier_run_does_not_count() {
         assert_eq!(decided(&[(1000, None)], Some((500, Some(450))), 600), notice(1000, 600));
     }
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_lie_ahead_again_are_told_again() {
+    fn points_that_lie_ahead_again_are_announced_again() {
         let noted = |given| Some((2000, Some(given)));
         assert_eq!(decided(&[(2000, Some(2000))], noted(950), 1600), notice(2000, 1600));
         assert_eq!(decided(&[(2000, Some(2000))], noted(1600), 1900), notice(2000, 1900));

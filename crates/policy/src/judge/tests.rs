@@ -355,7 +355,7 @@ fn a_notice_says_what_is_done_at_the_end() {
 }
 
 #[test]
-fn a_withdrawal_takes_back_only_the_end_that_was_told() {
+fn a_withdrawal_takes_back_only_the_end_that_was_announced() {
     let noted = json!({"metadata": {"annotations": {"tenure.dev/expires-at": at(100)}}});
     for (announced, expected) in [(Some(100), "Clear None"), (Some(99), "Keep None"), (None, "Keep None")] {
         let mut world = world(Task::Withdraw, &web(&noted));

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_job_that_kueue_runs_it_is_told_that_its_workload_was_paused() {
+    fn of_a_job_that_kueue_runs_the_event_says_that_its_workload_was_paused() {
         let job = PausedObject { workload: Some("job-train-1f".into()), ..job() };
         let record = record(MAX_DURATION_EXCEEDED, "spec.active", json!(false), Value::Null);
         let note = message(&record, &RequeueState::default(), &job);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_is_told_of_in_the_words_of_its_text_in_any_state() {
+    fn a_ceiling_is_named_in_the_words_of_its_text_in_any_state() {
         let state = RequeueState { count: 1, requeue_at: Some(Timestamp::UNIX_EPOCH), priority: None };
         let of = |field: &str, value| {
             message(&record(MAX_DURATION_EXCEEDED, field, value, json!(2)), &state, &job())
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_ready_in_time_is_told_by_which_queue_and_when_it_comes_back_or_what_helps() {
+    fn the_event_of_an_eviction_names_the_queue_and_when_it_comes_back_or_what_helps() {
         let at = "2026-01-02T03:09:05.678901Z".parse().ok();
         let of = |reason: &str, count, requeue_at, owner: &PausedObject| {
             let state = RequeueState { count, requeue_at, priority: None };
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_is_told_when_and_in_which_queue_its_run_ends() {
+    fn a_notice_says_when_and_in_which_queue_the_run_ends() {
         let (end, at) = (time("2026-01-02T17:02:16Z"), time("2026-01-02T16:32:16Z"));
         let notice = |then| GivenNotice { queue: "research".into(), end, at, then, more: None };
         let of = |then| approaching(&notice(then), &job().object);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_by_the_clock_with_what_a_reader_needs() {
+    fn an_end_is_given_by_the_clock_with_what_a_reader_needs() {
         let of = |end, now| clock(time(end), time(now));
         assert_eq!(of("2026-01-02T17:02:16Z", "2026-01-02T17:01:16Z"), "17:02:16 UTC");
         assert_eq!(of("2026-01-03T00:02:16Z", "2026-01-02T23:02:16Z"), "2026-01-03 00:02 UTC");
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_told_in_plain_words_with_its_ceiling_what_happens_and_what_helps() {
+    fn a_pauses_event_says_in_plain_words_its_ceiling_what_happens_and_what_helps() {
         let ceiling = |queue: Option<&str>| {
             Some(ExceededCeiling {
                 max_duration: "2h30m".into(),
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_pod_is_told_in_plain_words_why() {
+    fn a_deleted_pods_event_says_in_plain_words_why() {
         let queue = Some("research".into());
         let ceiling = ExceededCeiling { max_duration: "10s".into(), queue, extended: None };
         let expected = "Its run in Queue research has reached the ceiling of 10s, set by that queue. The pod was deleted, because it has no owner that could be paused and come back. To run it again, create it again";
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_is_set_back_again_and_again_is_told_with_what_helps() {
+    fn a_pause_that_is_set_back_again_and_again_is_recorded_with_what_helps() {
         let record = PausedRecord {
             reversals: 2,
             ..record(MAX_DURATION_EXCEEDED, "spec.runMode", json!("paused"), json!("run"))
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_is_not_paused_again_is_told_by_whom_it_was_set_back_and_what_helps() {
+    fn the_event_of_an_owner_that_is_not_paused_again_says_who_set_it_back_and_what_helps() {
         let record = record(MAX_DURATION_EXCEEDED, "spec.suspend", json!(true), json!(false));
         let reversals = Reversals { count: 5, full: 3, by: Some(argocd()) };
         let expected = "spec.suspend was set back 3 times after it was set to true, each time for a full run, last by field manager \"argocd-controller\" (Apply at 2026-01-02T03:04:05Z): not paused again, its pods are deleted when they exceed maxDuration (onReversal: DeletePods). To have it paused again: kubectl tenure resume job.batch/train -n team";
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_told_why() {
+    fn the_event_of_a_return_says_why() {
         let known = PausedObject::default();
         let of = |reason: &str, before| {
             came_back(&record(reason, "spec.replicas", json!(0), before), 3, &known, false)
@@ -632,14 +632,14 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_come_back_is_told_why_and_what_helps() {
+    fn the_event_of_a_refused_return_says_why_and_what_helps() {
         let record = record(PODS_READY_TIMEOUT, "spec.suspend", json!(true), json!(false));
         let expected = "Could not set spec.suspend back to false. The keeper tries again: allow its service account this change, or run kubectl tenure resume job.batch/train -n team. refused: no quota";
         assert_eq!(return_refused(&record, "refused: no quota", &job()), expected);
     }
 
     #[test]
-    fn a_pod_that_is_deleted_is_told_why_nothing_comes_back() {
+    fn a_deleted_pods_event_says_why_nothing_comes_back() {
         let owner = || "Job train (batch/v1)".to_owned();
         for (alone, expected) in [
             (PodDeletionCause::NoOwner, "it has no owner that could be paused and come back"),
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_own_ceiling_without_effect_it_is_told_what_would_be_right() {
+    fn of_an_own_ceiling_without_effect_the_event_says_what_would_be_right() {
         let queue = Some("research".into());
         let ceiling = ExceededCeiling { max_duration: "2h".into(), queue, extended: None };
         assert_eq!(

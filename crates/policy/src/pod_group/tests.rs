@@ -154,7 +154,7 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
 }
 
 #[test]
-fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
+fn warnings_name_the_change_of_the_stamp_and_who_may_set_it() {
     let warning = |trusted, stamp, old| {
         let warning =
             StampWrite { trusted, stamp, old }.review(|| ReportedStart::Nothing, at(NOW)).warning.unwrap();
@@ -353,7 +353,7 @@ fn the_stamp_of_what_is_held_by_finalizers_is_as_safe_as_any() {
 }
 
 #[test]
-fn a_status_too_large_to_look_at_shows_nothing() {
+fn a_status_too_large_to_read_shows_nothing() {
     let status = json!({"phase": "Running", "padding": "x".repeat(300_000)});
     let object = json!({"metadata": {}, "status": status});
     assert_eq!(stamp_of(PodGroupKind::Coscheduling, &object, Some(&object)), (None, Admitted));

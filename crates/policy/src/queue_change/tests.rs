@@ -92,7 +92,7 @@ fn a_queue_that_is_created_above_others_may_end_their_runs() {
 }
 
 #[test]
-fn of_many_workloads_the_least_number_is_told() {
+fn of_many_workloads_the_least_number_is_shown() {
     let starts: Vec<i64> = (0..200).collect();
     let world = World::new(&[("a", json!({}), &starts)]);
     let warning = world.ended("a", &json!({"maxDuration": "3500s"})).unwrap();
@@ -120,7 +120,7 @@ fn a_slice_is_no_shorter_than_its_floor() {
 }
 
 #[test]
-fn queues_in_a_circle_are_no_trouble() {
+fn queues_in_a_circle_do_no_harm() {
     let world =
         World::new(&[("a", json!({"parentQueue": "b"}), &[0]), ("b", json!({"parentQueue": "a"}), &[0])]);
     assert!(world.ended("a", &json!({"maxDuration": "1s"})).is_some());

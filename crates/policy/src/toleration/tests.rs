@@ -233,7 +233,7 @@ fn an_exemption_says_when_it_ends_by_itself() {
 }
 
 #[test]
-fn a_judgement_is_told_in_english() {
+fn a_judgement_is_described_in_english() {
     let tolerates = "its PriorityClass tolerates preemption by priorities below 10000";
     let unreadable =
         "its PriorityClass has an annotation preemption-toleration.scheduling.x-k8s.io/… that can't be read";

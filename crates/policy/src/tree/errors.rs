@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_tree_has_no_troubles() {
+    fn a_sound_tree_has_no_errors() {
         assert_eq!(display_all(&[("a", ""), ("b", "a"), ("c", "b"), ("d", "b")]), Vec::<String>::new());
         assert_eq!(display_all(&[]), Vec::<String>::new());
     }
 
     #[test]
-    fn every_missing_parent_is_told_with_its_child() {
+    fn every_missing_parent_is_reported_with_its_child() {
         assert_eq!(
             display_all(&[("b", "gone"), ("a", "gone"), ("c", "a")]),
             [
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_its_own_parent_is_told() {
+    fn a_queue_that_is_its_own_parent_is_reported() {
         assert_eq!(
             display_all(&[("a", "a"), ("b", "a")]),
             [
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_told_once_and_begins_with_the_first_name() {
+    fn a_cycle_is_reported_once_and_begins_with_the_first_name() {
         let queues = [("leaf", "c"), ("c", "a"), ("b", "c"), ("a", "b"), ("y", "x"), ("x", "y")];
         let displayed = display_all(&queues);
         assert_eq!(displayed.len(), 2, "{displayed:?}");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_way_the_ends_are_told() {
+    fn of_a_long_way_the_ends_are_shown() {
         let names: Vec<String> = (0..100).map(|number| format!("q{number}")).collect();
         let displayed = "q0 -> q1 -> q2 -> q3 -> q4 -> q5 -> q6 -> q7 -> q8 -> (90 more) -> q99";
         assert_eq!((way(&names).as_str(), way(&names[..2]).as_str()), (displayed, "q0 -> q1"));

@@ -36,7 +36,7 @@ fn a_queue_can_move() {
 }
 
 #[test]
-fn cycles_are_told_from_wherever_they_are_met() {
+fn cycles_are_reported_from_wherever_they_are_met() {
     let mut tree =
         tree(&[("a", "b"), ("b", "c"), ("c", "a"), ("leaf", "a"), ("self", "self"), ("apart", "")]);
     for name in ["leaf", "a", "b", "c", "self", "leaf"] {

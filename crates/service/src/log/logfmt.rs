@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_looks_as_in_the_text() {
+    fn a_start_is_written_as_in_the_text() {
         let now = || "2023-12-15T02:52:01.639233235Z".parse().unwrap();
         let line = written_at(now, || info!(Start = "Run Duration Keeper"));
         assert_eq!(line, "level=info time=2023-12-15T02:52:01.639233235Z Start=\"Run Duration Keeper\"\n");

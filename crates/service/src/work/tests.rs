@@ -317,7 +317,7 @@ async fn a_failure_may_have_another_wait_than_that_of_its_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_a_look_does_not_find_any_more_is_forgotten() {
+async fn work_that_is_not_due_any_more_is_forgotten() {
     let queue = queue([call(1, "a"), call(2, "a"), call(3, "a")]);
     let lease = queue.take().unwrap();
     queue.replace([call(3, "a")]);

@@ -177,7 +177,7 @@ async fn what_is_too_large_to_be_read_is_admitted_with_a_warning() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_told_so() {
+async fn what_is_no_review_is_refused_as_such() {
     let world = World::new(&[victim()]);
     let good = deletion(SCHEDULER, &victim()).to_string();
     let cut = good.get(..good.len() / 2).unwrap().to_owned();

@@ -102,7 +102,7 @@ async fn a_question_is_answered_to_a_client_of_the_authority_alone() {
 }
 
 #[tokio::test]
-async fn a_stranger_that_sends_much_is_told_why_as_well() {
+async fn a_stranger_that_sends_much_is_answered_with_the_reason_as_well() {
     let world = World::new(true, false);
     let (status, answer) = world.ask("/scheduler/preempt", None, &" ".repeat(900_000)).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");

@@ -102,7 +102,7 @@ impl Past {
 }
 
 #[test]
-fn a_run_that_is_paused_and_told_once_after_its_ceiling_breaks_no_rule() {
+fn a_run_that_is_paused_and_recorded_once_after_its_ceiling_breaks_no_rule() {
     assert_eq!(Past::paused_at(11, 10).violations(), [""; 0]);
 }
 

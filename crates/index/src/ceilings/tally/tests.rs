@@ -250,7 +250,7 @@ fn the_next_expiry_is_that_of_the_first_pod() {
 }
 
 #[test]
-fn children_are_told_in_order_and_only_of_queues_that_there_are() {
+fn children_are_listed_in_order_and_only_of_queues_that_there_are() {
     let child = |parent: &str| json!({"parentQueue": parent});
     let mut world = World::new(&[
         ("root", json!({})),

@@ -183,7 +183,7 @@ type Given =
     (Uid, Option<(Family, String)>, Timestamp, [Timestamp; 2], Option<Cause>, Option<Timestamp>, u8, bool);
 
 fn given(task: Task, of: &tenure_index::DuePod) -> Given {
-    // of what was told and is no more, no queue has to be known
+    // of what was announced and is no more, no queue has to be known
     let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.clone()));
     let cause = (task == Task::Evict).then_some(of.cause);
     (of.uid, queue, of.deadline, [of.since, of.handed_out], cause, of.announced_end, of.attempts, of.outlives)

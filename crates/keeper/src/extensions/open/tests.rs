@@ -66,7 +66,7 @@ async fn unchanged_extensions_of_a_namespace_take_a_small_share_of_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_closed_or_gone_is_not_looked_at_again() {
+async fn one_that_is_closed_or_gone_is_not_checked_again() {
     let open = with((0..4).map(|number| pending("a", number)));
     let lease = open.queue.take().unwrap();
     open.close(&lease.work.0);
@@ -82,7 +82,7 @@ async fn one_that_is_closed_or_gone_is_not_looked_at_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keeper_that_leads_again_looks_at_all() {
+async fn a_keeper_that_leads_again_checks_all() {
     let open = with([extension("a", 0, "train", &json!({"state": "Granted"})), pending("a", 1)]);
     let in_flight = open.queue.take().unwrap();
     open.queue.take().unwrap().failed();

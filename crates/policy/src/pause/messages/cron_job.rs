@@ -61,13 +61,13 @@ mod tests {
     const REMEDIES: &str = "To finish that Job, kubectl tenure resume job.batch/train -n team; to drop it, kubectl delete job train -n team";
 
     #[test]
-    fn a_cron_job_is_told_which_paused_job_holds_it_up_and_what_helps() {
+    fn a_cron_jobs_event_names_the_paused_job_that_holds_it_up_and_what_helps() {
         let expected = "Starts no further Job while Job train is paused, because concurrencyPolicy is Forbid: to finish that Job, kubectl tenure resume job.batch/train -n team; to drop it, kubectl delete job train -n team";
         assert_eq!(held_up(&job()), expected);
     }
 
     #[test]
-    fn a_cron_job_that_goes_on_is_told_how_many_of_its_jobs_are_paused_and_what_removes_them() {
+    fn a_cron_job_that_goes_on_has_an_event_with_the_number_of_its_paused_jobs_and_what_removes_them() {
         let note = |rest: &str| {
             format!(
                 "Job train is paused and hasn't ended, so no history limit and no ttlSecondsAfterFinished removes it. Paused Jobs of this CronJob: 5; {rest}. {REMEDIES}"

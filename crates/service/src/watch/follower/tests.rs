@@ -261,7 +261,7 @@ async fn a_version_that_cannot_be_asked_for_delays_no_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_never_told_delays_a_watch_by_seconds_alone() {
+async fn a_version_that_is_never_answered_delays_a_watch_by_seconds_alone() {
     let server = Server::new(vec![
         Answer::List(&["a"]),
         Answer::Watch(vec![(1_000, added("b"))], 1_000),

@@ -143,7 +143,7 @@ impl Naive {
         }
     }
 
-    /// The keeper doesn't lead any more: what it told may be lost.
+    /// The keeper doesn't lead any more: what it recorded may be lost.
     pub fn forget_notices(&mut self) {
         let ends: Vec<(u32, Option<Millis>)> =
             self.records.keys().map(|uid| (*uid, self.due(*uid).expires)).collect();
