@@ -152,20 +152,23 @@ fn two_hold(leaderships: &[Leadership]) -> bool {
 }
 
 /// The lease as the API server has it.
-struct Shown(Api<Lease>, &'static str);
+struct Shown {
+    leases: Api<Lease>,
+    name: &'static str,
+}
 
 impl Shown {
     async fn of(name: &'static str) -> Self {
-        Self(Api::default_namespaced(cluster().await.client().unwrap()), name)
+        Self { leases: Api::default_namespaced(cluster().await.client().unwrap()), name }
     }
 
     async fn spec(&self) -> LeaseSpec {
-        self.0.get(self.1).await.unwrap().spec.unwrap()
+        self.leases.get(self.name).await.unwrap().spec.unwrap()
     }
 
     async fn await_holder(&self, holder: &str) {
         let held = async || {
-            Ok((self.0.get(self.1).await?.spec.unwrap().holder_identity.as_deref() == Some(holder))
+            Ok((self.leases.get(self.name).await?.spec.unwrap().holder_identity.as_deref() == Some(holder))
                 .then_some(()))
         };
         eventually(&format!("{holder} to hold the lease"), DEADLINE, held).await.unwrap();
@@ -181,12 +184,12 @@ impl Shown {
     }
 
     async fn create(&self, spec: Value) {
-        let lease = serde_json::from_value(json!({"metadata": {"name": self.1}, "spec": spec})).unwrap();
-        self.0.create(&PostParams::default(), &lease).await.unwrap();
+        let lease = serde_json::from_value(json!({"metadata": {"name": self.name}, "spec": spec})).unwrap();
+        self.leases.create(&PostParams::default(), &lease).await.unwrap();
     }
 
     async fn patch(&self, spec: Value) -> kube::Result<Lease> {
-        self.0.patch(self.1, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await
+        self.leases.patch(self.name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await
     }
 }
 
@@ -204,9 +207,9 @@ async fn by_proxy() -> (Proxy, Client) {
 #[tokio::test]
 async fn one_leads_and_another_takes_over_at_once_when_it_ends_well() {
     let lease = Shown::of("handover").await;
-    let first = Candidate::start(client().await, lease.1, "first");
+    let first = Candidate::start(client().await, lease.name, "first");
     first.leads().await;
-    let second = Candidate::start(client().await, lease.1, "second");
+    let second = Candidate::start(client().await, lease.name, "second");
     let referee = Referee::of([&first, &second]);
     lease.await_renewals(5).await;
     assert!(first.holds() && !second.holds());
@@ -231,9 +234,9 @@ async fn one_leads_and_another_takes_over_at_once_when_it_ends_well() {
 async fn who_is_cut_off_stops_leading_before_another_begins_and_stands_by_once_it_is_back() {
     let lease = Shown::of("cut").await;
     let (proxy, by_proxy) = by_proxy().await;
-    let first = Candidate::start(by_proxy, lease.1, "first");
+    let first = Candidate::start(by_proxy, lease.name, "first");
     first.leads().await;
-    let second = Candidate::start(client().await, lease.1, "second");
+    let second = Candidate::start(client().await, lease.name, "second");
     let referee = Referee::of([&first, &second]);
     lease.await_renewals(3).await;
 
@@ -262,7 +265,7 @@ async fn who_is_cut_off_stops_leading_before_another_begins_and_stands_by_once_i
 async fn who_is_cut_off_for_a_moment_leads_on() {
     let (proxy, client) = by_proxy().await;
     let lease = Shown::of("moment").await;
-    let candidate = Candidate::start(client, lease.1, "only");
+    let candidate = Candidate::start(client, lease.name, "only");
     candidate.leads().await;
     let lost = candidate.leadership.lost();
     tokio::pin!(lost);
@@ -279,7 +282,7 @@ async fn who_is_cut_off_for_a_moment_leads_on() {
 async fn who_has_a_connection_that_died_unnoticed_renews_by_another_and_leads_on() {
     let (proxy, client) = by_proxy().await;
     let lease = Shown::of("stranded").await;
-    let candidate = Candidate::start(client, lease.1, "only");
+    let candidate = Candidate::start(client, lease.name, "only");
     candidate.leads().await;
     for _ in 0..2 {
         lease.await_renewals(2).await;
@@ -319,9 +322,9 @@ async fn a_lease_of_another_lasts_from_when_it_was_first_seen_and_its_renew_time
 #[tokio::test]
 async fn who_is_killed_is_replaced_when_its_lease_is_over() {
     let lease = Shown::of("killed").await;
-    let first = Candidate::start(client().await, lease.1, "first");
+    let first = Candidate::start(client().await, lease.name, "first");
     first.leads().await;
-    let second = Candidate::start(client().await, lease.1, "second");
+    let second = Candidate::start(client().await, lease.name, "second");
     lease.await_renewals(2).await;
     first.kill().await;
     let killed = Instant::now();
@@ -333,11 +336,11 @@ async fn who_is_killed_is_replaced_when_its_lease_is_over() {
 #[tokio::test]
 async fn who_comes_back_under_its_own_name_leads_at_once() {
     let lease = Shown::of("restarted").await;
-    let first = Candidate::start(client().await, lease.1, "pod");
+    let first = Candidate::start(client().await, lease.name, "pod");
     first.leads().await;
     first.kill().await;
     let start = Instant::now();
-    let second = Candidate::start(client().await, lease.1, "pod");
+    let second = Candidate::start(client().await, lease.name, "pod");
     assert!(second.leads().await < start + SLACK);
     assert_eq!(lease.spec().await.lease_transitions, Some(0), "it didn't change hands");
 }
@@ -345,13 +348,13 @@ async fn who_comes_back_under_its_own_name_leads_at_once() {
 #[tokio::test]
 async fn a_deleted_lease_is_created_again_by_the_leader() {
     let lease = Shown::of("deleted").await;
-    let first = Candidate::start(client().await, lease.1, "first");
+    let first = Candidate::start(client().await, lease.name, "first");
     first.leads().await;
-    let second = Candidate::start(client().await, lease.1, "second");
+    let second = Candidate::start(client().await, lease.name, "second");
     let referee = Referee::of([&first, &second]);
     lease.await_renewals(3).await;
     for _ in 0..5 {
-        lease.0.delete(lease.1, &DeleteParams::default()).await.unwrap();
+        lease.leases.delete(lease.name, &DeleteParams::default()).await.unwrap();
         lease.await_holder("first").await;
         assert!(first.holds() && !second.holds());
     }
@@ -362,8 +365,8 @@ async fn a_deleted_lease_is_created_again_by_the_leader() {
 async fn a_lease_that_another_client_overwrites_finds_a_leader_again() {
     let lease = Shown::of("garbage").await;
     let (first, second) = (
-        Candidate::start(client().await, lease.1, "first"),
-        Candidate::start(client().await, lease.1, "second"),
+        Candidate::start(client().await, lease.name, "first"),
+        Candidate::start(client().await, lease.name, "second"),
     );
     let referee = Referee::of([&first, &second]);
     select_all([Box::pin(first.leads()), Box::pin(second.leads())]).await;
@@ -393,7 +396,7 @@ async fn of_many_one_leads_at_a_time_until_the_last_has_ended() {
     let lease = Shown::of("many").await;
     let mut candidates: Vec<Candidate> = Vec::new();
     for number in 0..6 {
-        candidates.push(Candidate::start(client().await, lease.1, &format!("candidate-{number}")));
+        candidates.push(Candidate::start(client().await, lease.name, &format!("candidate-{number}")));
     }
     let referee = Referee::of(&candidates);
     while !candidates.is_empty() {
@@ -413,7 +416,7 @@ async fn who_is_forbidden_tries_again_until_it_is_allowed_to_get_create_and_upda
         Ok(Some(cluster().await.service_account_kubeconfig("default", "default").await?))
     });
     let forbidden = cluster().await.client_of(&account.await.unwrap()).await.unwrap();
-    let candidate = Candidate::start(forbidden, lease.1, "only");
+    let candidate = Candidate::start(forbidden, lease.name, "only");
     let refused = async || {
         let log = std::fs::read_to_string(cluster().await.audit_log())?;
         let refused = |line: &&str| line.contains("leases/forbidden") && line.contains(r#""code":403"#);
@@ -460,5 +463,5 @@ async fn who_needs_no_election_leads_without_a_lease() {
     candidate.leads().await;
     candidate.stop.cancel();
     timeout(DEADLINE, candidate.running).await.unwrap().unwrap();
-    assert!(Shown::of("none").await.0.get_opt("none").await.unwrap().is_none());
+    assert!(Shown::of("none").await.leases.get_opt("none").await.unwrap().is_none());
 }

@@ -41,11 +41,14 @@ pub struct State {
 }
 
 /// A write that is under way.
-struct UnderWay(Server, String);
+struct UnderWay {
+    server: Server,
+    object: String,
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.0.lock().under_way.remove(&self.1);
+        self.server.0.lock().under_way.remove(&self.object);
     }
 }
 
@@ -117,7 +120,7 @@ impl Server {
         let State { under_way, written, .. } = &mut *self.0.lock();
         assert!(under_way.insert(object.to_owned()), "two writes of {object} at the same time");
         written.push(object.to_owned());
-        UnderWay(self.clone(), object.to_owned())
+        UnderWay { server: self.clone(), object: object.to_owned() }
     }
 
     /// Waits until at least `count` pods were written whose namespaces begin with `namespace`.

@@ -63,7 +63,10 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
     let action = snapshot.climb(&key.0, pod.controller()).await?;
     let workload = snapshot.workload(&pod, &action).await?;
     let standing = snapshot.index.standing(&pod);
-    let ending = standing.as_ref().and_then(|of| Some((of.expires?.1, of.queue(of.expires?.1)?)));
+    let ending = standing.as_ref().and_then(|of| {
+        let (_, family) = of.expires?;
+        Some((family, of.queue(family)?))
+    });
     let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
     let runs_dry = match snapshot.cluster() {

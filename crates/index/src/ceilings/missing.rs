@@ -42,8 +42,9 @@ impl MissingQueues {
         // a parent that other queues name stays known: otherwise it would count as missing since
         // now after each change
         self.since.retain(|key, at| {
+            let (family, name) = key;
             (absent.contains(key) || now.duration_since(*at) <= MOMENT)
-                && objects.limits(key.0, &key.1).is_none()
+                && objects.limits(*family, name).is_none()
         });
     }
 

@@ -82,11 +82,14 @@ struct State {
 }
 
 /// A patch that is under way.
-struct UnderWay(Server, String);
+struct UnderWay {
+    server: Server,
+    job: String,
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.0.lock().under_way.remove(&self.1);
+        self.server.0.lock().under_way.remove(&self.job);
     }
 }
 
@@ -147,7 +150,7 @@ impl Server {
         assert!(under_way.insert(job.to_owned()), "two returns of {job} at the same time");
         *most_under_way = under_way.len().max(*most_under_way);
         patched.push((job.to_owned(), Instant::now()));
-        UnderWay(self.clone(), job.to_owned())
+        UnderWay { server: self.clone(), job: job.to_owned() }
     }
 
     fn add(&self, cluster: &ClusterState, waiting: &Waiting) {
