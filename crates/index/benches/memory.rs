@@ -113,7 +113,7 @@ fn in_ledger(pods: usize) -> UsageLedger {
         let (pod, requests, stopped) = decode::<PodWithRoom>(pod(number)).split_run();
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
         let run = PodRun::of(&pod, stopped);
-        let seen = SeenRun { uid, version: number.to_string(), run, requests };
+        let seen = SeenRun { uid, version: number.to_string(), run, requests, claims: Vec::new() };
         ledger.list(&seen, Timestamp::MAX, || index.run_place(&pod));
     }
     ledger.end_list(pods.to_string(), Timestamp::MAX);

@@ -42,4 +42,4 @@ pub use placement::{
 pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, PendingStamp, StampForm};
 pub use queues::{FamilyQueues, ReadQueue};
 pub use uid::Uid;
-pub use usage_ledger::{RunPlace, SeenRun, StreamClock, UsageLedger};
+pub use usage_ledger::{RunPlace, SeenClaim, SeenRun, StreamClock, UsageLedger};

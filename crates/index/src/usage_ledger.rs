@@ -7,9 +7,12 @@
 //! keeper that was killed loses nothing. Where the API server has forgotten that version, some runs
 //! are missing, and none counts twice.
 
+mod claims;
 mod live;
 mod record;
 mod relist;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use tenure_policy::usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label};
@@ -19,6 +22,7 @@ use tenure_types::{
 };
 
 use crate::{Uid, uid::UidMap};
+use claims::HeldClaim;
 use live::LiveRun;
 pub use live::RunPlace;
 use relist::Relist;
@@ -34,6 +38,18 @@ pub struct SeenRun {
     pub run: Option<PodRun>,
     /// The pod's requests.
     pub requests: RunRequests,
+    /// The pod's claims of devices. Only those of a run that the ledger [lacks](UsageLedger::lacks)
+    /// matter: a claim of a run never changes.
+    pub claims: Vec<SeenClaim>,
+}
+
+/// A claim of devices that a pod holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenClaim {
+    /// The claim's uid.
+    pub uid: Uid,
+    /// The devices by the resource that they count as.
+    pub devices: BTreeMap<String, i64>,
 }
 
 /// The version of the pods up to which all is counted, with its time by the API server's clock.
@@ -49,6 +65,8 @@ pub struct UsageLedger {
     resources: UsageResources,
     totals: UsageTotals,
     live: UidMap<LiveRun>,
+    /// The claims of devices that the runs hold.
+    claims: UidMap<HeldClaim>,
     /// The resized runs of the record, until the first list after it.
     resized: UidMap<ResizedRun>,
     /// The pods that the keeper is ending.
@@ -73,6 +91,7 @@ impl UsageLedger {
             resources,
             totals: UsageTotals::default(),
             live: UidMap::default(),
+            claims: UidMap::default(),
             resized: UidMap::default(),
             ending: UidMap::default(),
             since: now,
@@ -128,6 +147,12 @@ impl UsageLedger {
     /// Returns the number of runs that go on.
     pub fn live(&self) -> usize {
         self.live.len()
+    }
+
+    /// True if no run of this pod goes on, as far as the ledger knows: its next change needs the
+    /// pod's claims.
+    pub fn lacks(&self, uid: Uid) -> bool {
+        !self.live.contains_key(&uid)
     }
 
     /// Records that the keeper is ending these pods. Returns the uids to [take that
@@ -209,6 +234,7 @@ impl UsageLedger {
             live.update(run, place());
             let ended = live.ended(run, self.ending.remove(&seen.uid), at);
             self.add(&live, ended);
+            self.release(seen.uid, &live, live.end_of(ended));
         } else {
             self.keep(seen, run, at, place);
         }
@@ -221,8 +247,10 @@ impl UsageLedger {
             Some(live) => live.update(run, place()),
             None => {
                 if let Some(place) = place() {
-                    let live = LiveRun::new(run, place, &self.resources, &seen.requests);
+                    let live = LiveRun::new(run, place, &self.resources, seen);
                     self.live.insert(seen.uid, live);
+                    self.hold(seen.uid);
+                    self.count_claims(seen.uid, at.change.min(at.now));
                 }
             }
         }

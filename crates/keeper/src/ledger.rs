@@ -4,6 +4,7 @@
 //! and the metrics show the totals.
 
 mod count;
+mod devices;
 mod record;
 mod session;
 

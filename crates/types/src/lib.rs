@@ -5,6 +5,7 @@
 //! alike. The library does no IO; only the program `crdgen` writes files.
 
 pub mod amount;
+pub mod devices;
 #[macro_use]
 pub mod duration;
 pub mod evidence;

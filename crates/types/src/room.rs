@@ -12,9 +12,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
-use crate::projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim};
+use crate::{
+    devices::ClaimReference,
+    projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim},
+};
 
 use amounts::{ResizeCounting, ResourceList, add, amounts, raise, take_away};
 use needs::{Affinity, ContainerPort, SpreadConstraint, Volume};
@@ -67,7 +70,16 @@ struct Spec {
     #[serde(deserialize_with = "or_empty")]
     topology_spread_constraints: Vec<SpreadConstraint>,
     #[serde(deserialize_with = "or_empty")]
-    resource_claims: Vec<IgnoredAny>,
+    resource_claims: Vec<PodClaim>,
+}
+
+/// A claim of devices that a pod uses.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodClaim {
+    name: String,
+    resource_claim_name: Option<String>,
+    resource_claim_template_name: Option<String>,
 }
 
 /// The fields of a container or init container that are read.
@@ -98,6 +110,9 @@ struct Status {
     /// The resources of the pod as a whole, which the kubelet has allocated.
     #[serde(deserialize_with = "or_empty")]
     allocated_resources: ResourceList,
+    /// The names of the claims of devices that were made for the pod.
+    #[serde(deserialize_with = "or_empty")]
+    resource_claim_statuses: Vec<PodClaim>,
 }
 
 /// The status of a container or init container, found by name.
@@ -141,6 +156,9 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 /// The most resources of a pod: more than any node offers.
 const MOST_RESOURCES: usize = 256;
 
+/// The most claims of devices of a pod. A user may write more than the scheduler can allocate.
+const MOST_CLAIMS: usize = 32;
+
 /// The longest name of a resource in bytes: a domain, a slash and a name.
 const LONGEST_RESOURCE: usize = 253 + 1 + 63;
 
@@ -150,6 +168,21 @@ fn is_of_pods(resource: &str) -> bool {
 }
 
 impl PodWithRoom {
+    /// Returns the pod's claims of devices. The claims that kube-scheduler makes by itself aren't
+    /// among them: they are for resources that the pod requests.
+    pub fn claims(&self) -> Vec<ClaimReference> {
+        let made = &self.status.resource_claim_statuses;
+        let references = self.spec.resource_claims.iter().take(MOST_CLAIMS).map(|of| {
+            let made = made.iter().find(|made| made.name == of.name);
+            let claim = made.and_then(|made| made.resource_claim_name.clone());
+            ClaimReference {
+                claim: claim.or_else(|| of.resource_claim_name.clone()),
+                template: of.resource_claim_template_name.clone(),
+            }
+        });
+        references.collect()
+    }
+
     /// Splits this into the pod and its demand, as kube-scheduler counts it.
     pub fn split(self) -> (Pod, ResourceDemand) {
         let Self { metadata, spec, status } = self;

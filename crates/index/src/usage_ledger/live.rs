@@ -16,7 +16,11 @@ use tenure_types::{
     usage_record::{ResizedRun, ResizedUsage},
 };
 
-use crate::times::{Milliseconds, in_time, time};
+use super::{SeenClaim, SeenRun};
+use crate::{
+    Uid,
+    times::{Milliseconds, in_time, time},
+};
 
 /// The queues of a run, and the end that its ceiling sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +54,7 @@ pub struct LiveRun {
     preempted: bool,
     /// The time at which the pod was bound.
     started: i64,
-    /// None: the pod isn't terminating, and was not resized.
+    /// None: the pod isn't terminating, was not resized and holds no claims of devices.
     rare: Option<Box<RareRunFacts>>,
     /// The present amounts in millionths, by the number of the counted resource. Amounts of zero
     /// are left out.
@@ -65,6 +69,17 @@ struct RareRunFacts {
     /// The usage before resizes, by resource. Empty: a new run with the same pod would have the
     /// same amounts.
     resized: ResizedRun,
+    /// The claims of devices that the pod holds.
+    claims: Box<[RunClaim]>,
+}
+
+/// A claim of devices that a run holds.
+#[derive(Clone, Debug)]
+struct RunClaim {
+    uid: Uid,
+    /// True if the devices count in this run, and not in another one that shares the claim.
+    is_counted: bool,
+    amounts: Box<[(u16, u64)]>,
 }
 
 /// The amounts in millionths, by the number of the counted resource.
@@ -95,13 +110,18 @@ fn used_until(of: &ResizedUsage, end: Timestamp) -> u128 {
 impl LiveRun {
     /// Creates the record of a run that wasn't known before, with the amounts that its pod was
     /// bound with, as far as is known.
-    pub fn new(run: &PodRun, place: RunPlace, resources: &UsageResources, requests: &RunRequests) -> Self {
+    pub fn new(run: &PodRun, place: RunPlace, resources: &UsageResources, seen: &SeenRun) -> Self {
+        let claims = seen.claims.iter().map(|SeenClaim { uid, devices }| {
+            let amounts = requested(resources, devices).into();
+            RunClaim { uid: *uid, is_counted: false, amounts }
+        });
+        let claims: Box<[RunClaim]> = claims.collect();
         let mut live = Self {
             place: RunPlace::default(),
             preempted: false,
             started: run.started.as_millisecond(),
-            rare: None,
-            amounts: requested(resources, requests.first()).into(),
+            rare: (!claims.is_empty()).then(|| RareRunFacts { claims, ..RareRunFacts::default() }.into()),
+            amounts: requested(resources, seen.requests.first()).into(),
         };
         live.update(run, Some(place));
         live
@@ -125,6 +145,65 @@ impl LiveRun {
         let now = |number, of: &str| resized.get(of).map_or_else(|| before(number), |of| of.amount);
         self.amounts = numbered(resources, now).into();
         self.rare.get_or_insert_default().resized = resized;
+    }
+
+    /// Returns the time at which the pod was bound, in milliseconds.
+    pub const fn started(&self) -> i64 {
+        self.started
+    }
+
+    /// Returns the end of the run.
+    pub fn end_of(&self, ended: EndedRun) -> Timestamp {
+        time(self.started).saturating_add(ended.ran).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Returns the claims that the pod holds.
+    pub fn claims(&self) -> impl Iterator<Item = Uid> {
+        self.rare.iter().flat_map(|rare| &rare.claims).map(|claim| claim.uid)
+    }
+
+    /// Counts the devices of a claim in this run from a time on, or no more. None for `at`: they
+    /// count since the run's start, or since the time of the record that this run was restored from.
+    pub fn count_claim(
+        &mut self,
+        claim: Uid,
+        is_counted: bool,
+        at: Option<Timestamp>,
+        resources: &UsageResources,
+    ) {
+        let claims = self.rare.as_mut().map(|rare| &mut rare.claims);
+        let Some(claim) = claims.and_then(|all| all.iter_mut().find(|of| of.uid == claim)) else { return };
+        if claim.is_counted == is_counted {
+            return;
+        }
+        claim.is_counted = is_counted;
+        let devices = claim.amounts.clone();
+        let amounts = numbered(resources, |number, resource| {
+            let (before, devices) = (amount(&self.amounts, number), amount(&devices, number));
+            let now =
+                if is_counted { before.saturating_add(devices) } else { before.saturating_sub(devices) };
+            match at {
+                Some(at) if now != before => self.resize(resource, before, now, at),
+                // the record has these devices
+                None if self.resized().is_some_and(|resized| resized.contains_key(resource)) => {
+                    return before;
+                }
+                _ => {}
+            }
+            now
+        });
+        self.amounts = amounts.into();
+    }
+
+    /// Returns the amounts of a pod with these requests: with the devices that count in this run.
+    fn with_devices(&self, resources: &UsageResources, requests: &BTreeMap<String, i64>) -> UsageAmounts {
+        let own = requested(resources, requests);
+        let claims = self.rare.iter().flat_map(|rare| &rare.claims).filter(|claim| claim.is_counted);
+        claims.fold(own, |sum, claim| {
+            numbered(resources, |number, _| {
+                amount(&sum, number).saturating_add(amount(&claim.amounts, number))
+            })
+        })
     }
 
     /// True if a change of the pod says nothing new about the run, apart from its requests.
@@ -161,11 +240,11 @@ impl LiveRun {
     /// that the pod's node shows, never up to an amount that the pod only asks for. Returns true if
     /// the run uses another amount from then on.
     pub fn request(&mut self, resources: &UsageResources, requests: &RunRequests, at: Timestamp) -> bool {
-        let first = requested(resources, requests.first());
+        let first = self.with_devices(resources, requests.first());
         if *self.amounts == *first && self.resized().is_none() {
             return false;
         }
-        let given = requested(resources, &requests.given);
+        let given = self.with_devices(resources, &requests.given);
         let amounts = numbered(resources, |number, resource| {
             let (before, given) = (amount(&self.amounts, number), amount(&given, number));
             let now = if requests.asked.is_none() { given } else { given.max(before) };

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use tenure_policy::usage::{EndedRun, PodRun, SeenAt};
-use tenure_types::usage_record::UsageGap;
+use tenure_types::{room::RunRequests, usage_record::UsageGap};
 
 use super::{RunPlace, SeenRun, UsageLedger, UsagePosition, live::LiveRun};
 use crate::{Uid, uid::UidMap};
@@ -15,6 +15,8 @@ use crate::{Uid, uid::UidMap};
 pub struct Relist {
     /// The runs that go on.
     live: UidMap<LiveRun>,
+    /// The requests of those that hold claims, which are known once all holders are.
+    holding: Vec<(Uid, RunRequests)>,
     /// The runs that have ended, with their last state.
     ended: Vec<(Uid, LiveRun, EndedRun)>,
     /// The last version that is counted, if changes after it weren't seen. None: no changes are
@@ -34,7 +36,7 @@ impl UsageLedger {
     }
 
     fn list_after(&mut self, after: Option<UsagePosition>) {
-        self.relist = Some(Relist { live: UidMap::default(), ended: Vec::new(), after });
+        self.relist = Some(Relist { live: UidMap::default(), holding: Vec::new(), ended: Vec::new(), after });
     }
 
     /// Takes a pod of the list that was begun.
@@ -51,7 +53,7 @@ impl UsageLedger {
             known
         });
         let added = || {
-            let mut live = LiveRun::new(run, place?, resources, &pod.requests);
+            let mut live = LiveRun::new(run, place?, resources, pod);
             if let Some(resized) = resized.get(&pod.uid) {
                 live.restore(resized.clone(), resources);
             }
@@ -59,7 +61,11 @@ impl UsageLedger {
         };
         let Some(mut live) = known.or_else(added) else { return };
         if run.finished.is_none() {
-            live.request(resources, &pod.requests, now);
+            if live.claims().next().is_some() {
+                relist.holding.push((pod.uid, pod.requests.clone()));
+            } else {
+                live.request(resources, &pod.requests, now);
+            }
             relist.live.insert(pod.uid, live);
         } else {
             let ended = live.ended(run, ending.get(&pod.uid).copied(), SeenAt::live(now));
@@ -70,17 +76,32 @@ impl UsageLedger {
     /// Ends the list, which was that of a version, and counts the runs that have ended. After a
     /// gap, the gap is recorded.
     pub fn end_list(&mut self, version: String, now: Timestamp) {
-        let Some(Relist { live, ended, after }) = self.relist.take() else { return };
-        for (uid, live, ended) in ended {
-            self.live.remove(&uid);
-            self.ending.remove(&uid);
-            self.add(&live, ended);
+        let Some(Relist { live, holding, mut ended, after }) = self.relist.take() else { return };
+        let mut known = std::mem::replace(&mut self.live, live);
+        for (uid, _, _) in &ended {
+            known.remove(uid);
         }
         let last = after.as_ref().map_or(now, |after| after.at);
-        for (uid, gone) in std::mem::replace(&mut self.live, live) {
+        for (uid, gone) in known {
             if !self.live.contains_key(&uid) {
-                let ended = gone.missed(self.ending.remove(&uid), last);
-                self.add(&gone, ended);
+                let missed = gone.missed(self.ending.get(&uid).copied(), last);
+                ended.push((uid, gone, missed));
+            }
+        }
+        // a shared claim counts in the run that ends last
+        ended.sort_by_key(|(uid, run, ended)| (run.end_of(*ended), *uid));
+        for (uid, run, ended) in ended {
+            self.ending.remove(&uid);
+            self.add(&run, ended);
+            self.release(uid, &run, run.end_of(ended));
+        }
+        for (uid, _) in &holding {
+            self.hold(*uid);
+        }
+        for (uid, requests) in holding {
+            self.count_claims(uid, now);
+            if let Some(run) = self.live.get_mut(&uid) {
+                run.request(&self.resources, &requests, now);
             }
         }
         self.resized.clear();

@@ -37,11 +37,22 @@ fn running(started: i64) -> PodRun {
 }
 
 fn seen(name: &str, version: u64, run: PodRun) -> SeenRun {
-    SeenRun { uid: Uid::of(name), version: version.to_string(), run: Some(run), requests: shown(1) }
+    SeenRun {
+        uid: Uid::of(name),
+        version: version.to_string(),
+        run: Some(run),
+        requests: shown(1),
+        claims: Vec::new(),
+    }
 }
 
 fn gpus(amount: i64) -> BTreeMap<String, i64> {
     [(GPU.to_owned(), amount)].into()
+}
+
+/// A claim of GPUs.
+fn claim_of(name: &str, devices: i64) -> SeenClaim {
+    SeenClaim { uid: Uid::of(name), devices: gpus(devices) }
 }
 
 /// Requests that the node shows.
@@ -276,10 +287,30 @@ fn the_record_keeps_the_first_resized_runs_and_no_more_than_fit_in() {
     assert_eq!(next.record().unwrap().resized, resized, "no list has come yet");
 }
 
+#[test]
+fn a_claim_that_pods_share_counts_once_in_the_one_that_was_bound_first_and_still_runs() {
+    let share = |name, started| SeenRun {
+        requests: RunRequests::default(),
+        claims: vec![claim_of("shared", 8)],
+        ..seen(name, 11, running(started))
+    };
+    let mut ledger = begun(&[]);
+    for (name, started) in [("b", 10), ("a", 0), ("c", 30)] {
+        ledger.apply(share(name, started), SeenAt::live(at(started)), || place(name, None));
+    }
+    for (name, stopped) in [("a", 100), ("c", 120), ("b", 150)] {
+        let gone = SeenRun { run: Some(finished(0, stopped)), ..share(name, 0) };
+        ledger.delete(gone, SeenAt::live(at(stopped)), || place(name, None));
+    }
+    let [of_a, of_b] = [100, 50].map(|seconds| vec![(UsageEnd::Succeeded, 8 * seconds)]);
+    assert_eq!([seconds(&ledger, "a"), seconds(&ledger, "b"), seconds(&ledger, "c")], [of_a, of_b, vec![]]);
+}
+
 /// A step of a history.
 #[derive(Clone, Debug)]
 enum Step {
-    Bind,
+    /// Binds a pod, which may hold a claim that others share.
+    Bind(Option<usize>),
     Finish(usize, bool),
     /// Asks for the deletion of a pod, with a grace period.
     Delete(usize, i64),
@@ -303,7 +334,8 @@ enum Step {
 fn steps(with_gaps: bool) -> impl Strategy<Value = Vec<Step>> {
     let pod = 0..12_usize;
     let step = prop_oneof![
-        3 => Just(Step::Bind),
+        3 => Just(Step::Bind(None)),
+        2 => (0..3_usize).prop_map(|claim| Step::Bind(Some(claim))),
         3 => (pod.clone(), any::<bool>()).prop_map(|(pod, ok)| Step::Finish(pod, ok)),
         3 => (pod.clone(), 0..20_i64).prop_map(|(pod, grace)| Step::Delete(pod, grace)),
         2 => pod.clone().prop_map(Step::Remove),
@@ -326,12 +358,14 @@ struct ModelPod {
     version: u64,
     asks: i64,
     shows: Option<i64>,
+    claim: Option<usize>,
 }
 
 impl ModelPod {
     fn seen(&self, name: &str) -> SeenRun {
         let requests = self.shows.map_or_else(|| asked(0, self.asks), shown);
-        SeenRun { requests, ..seen(name, self.version, self.run) }
+        let claims = self.claim.into_iter().map(|claim| claim_of(&format!("claim-{claim}"), DEVICES));
+        SeenRun { requests, claims: claims.collect(), ..seen(name, self.version, self.run) }
     }
 }
 
@@ -352,14 +386,16 @@ struct Model {
 /// What each pod asks for when it is bound.
 const ASKS: i64 = 3;
 
+/// The devices of each claim.
+const DEVICES: i64 = 5;
+
 /// The ceiling of each run, in seconds.
 const CEILING: i64 = 60;
 
 impl Model {
     fn write(&mut self, name: &str, run: PodRun, gone: bool) {
         self.version += 1;
-        let new = ModelPod { run, version: 0, asks: ASKS, shows: None };
-        let pod = ModelPod { run, version: self.version, ..self.pods.get(name).cloned().unwrap_or(new) };
+        let pod = ModelPod { run, version: self.version, ..self.pods[name].clone() };
         if gone {
             self.pods.remove(name);
         } else {
@@ -368,13 +404,32 @@ impl Model {
         self.changes.push((pod, name.to_owned(), gone, self.now));
     }
 
+    fn bind(&mut self, claim: Option<usize>) {
+        self.names += 1;
+        let (name, run) = (format!("pod-{}", self.names), running(self.now));
+        let pod = ModelPod { run, version: 0, asks: ASKS, shows: None, claim };
+        self.pods.insert(name.clone(), pod);
+        self.write(&name, run, false);
+    }
+
     fn wait(&mut self, seconds: i64) {
         for _ in 0..seconds {
             self.now += 1;
             for (name, pod) in &self.pods {
-                self.got.entry(name.clone()).or_default().push(pod.shows.unwrap_or(ASKS));
+                let is_first =
+                    pod.claim.is_some_and(|claim| self.first_holder(claim).is_some_and(|of| of == name));
+                let devices = if is_first { DEVICES } else { 0 };
+                self.got.entry(name.clone()).or_default().push(pod.shows.unwrap_or(ASKS) + devices);
             }
         }
+    }
+
+    /// The pod that the devices of a claim count in: the first that was bound and still runs.
+    fn first_holder(&self, claim: usize) -> Option<&str> {
+        let holders =
+            self.pods.iter().filter(|(_, pod)| pod.claim == Some(claim) && pod.run.finished.is_none());
+        let first = holders.min_by_key(|(name, pod)| (pod.run.started, Uid::of(name)));
+        first.map(|(name, _)| name.as_str())
     }
 
     /// Changes what a pod asks for, or is given.
@@ -525,11 +580,7 @@ fn play(steps: &[Step]) -> (UsageLedger, Model) {
     keeper.start(&model);
     for step in steps {
         match *step {
-            Step::Bind => {
-                model.names += 1;
-                let (name, run) = (format!("pod-{}", model.names), running(model.now));
-                model.write(&name, run, false);
-            }
+            Step::Bind(claim) => model.bind(claim),
             Step::Finish(pod, succeeds) => model.finish(pod, succeeds),
             Step::Delete(pod, grace) => model.delete(pod, grace),
             Step::Remove(pod) => model.remove(pod),
@@ -556,7 +607,7 @@ fn play(steps: &[Step]) -> (UsageLedger, Model) {
 #[test]
 fn a_run_counts_to_its_end_though_a_keeper_is_killed_right_before_the_pod_is_removed() {
     let steps = [
-        Step::Bind,
+        Step::Bind(None),
         Step::Delete(0, 1),
         Step::Wait(1),
         Step::See(2),
@@ -592,7 +643,7 @@ proptest! {
             // a gap hides when a pod was resized, and what it was given before
             let asked = model.changes.iter().filter(|(_, name, ..)| name == queue).map(|(pod, ..)| pod.asks);
             let ran = model.got.get(queue).map_or(0, Vec::len);
-            let most = asked.max().unwrap() * i64::try_from(ran).unwrap();
+            let most = (asked.max().unwrap() + DEVICES) * i64::try_from(ran).unwrap();
             let most: u128 = most.try_into().unwrap();
             prop_assert!(counted.len() == 1 && counted[0].1 <= most, "{queue}: {counted:?} of {most}");
         }

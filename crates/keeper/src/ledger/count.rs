@@ -75,7 +75,8 @@ impl UsageCounter {
         session.save().await
     }
 
-    /// Splits a pod into what the index and what the ledger read. None: the pod has no uid.
+    /// Splits a pod into what the index and what the ledger read, without its claims of devices.
+    /// None: the pod has no uid.
     pub(super) fn seen(pod: PodWithRoom) -> Option<(Pod, SeenRun)> {
         let (pod, requests, stopped) = pod.split_run();
         let seen = SeenRun {
@@ -83,6 +84,7 @@ impl UsageCounter {
             version: pod.metadata.resource_version.clone().unwrap_or_default(),
             run: PodRun::of(&pod, stopped),
             requests,
+            claims: Vec::new(),
         };
         Some((pod, seen))
     }

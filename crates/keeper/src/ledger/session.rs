@@ -9,18 +9,23 @@ use std::{convert::Infallible, pin::pin, time::Duration};
 use futures::StreamExt;
 use kube::{
     Api,
-    api::{ListParams, VersionMatch, WatchParams},
-    core::{ObjectList, Status, WatchEvent},
+    api::{ListParams, WatchParams},
+    core::{Status, WatchEvent},
 };
-use tenure_index::StreamClock;
+use tenure_index::{SeenRun, StreamClock};
 use tenure_policy::usage::SeenAt;
 use tenure_service::{log::with_causes, pages::PageSize};
-use tenure_types::room::PodWithRoom;
+use tenure_types::{projection::Pod, room::PodWithRoom};
 use thiserror::Error;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::{RecordStore, count::UsageCounter, record::RecordError};
+use super::{
+    RecordStore,
+    count::UsageCounter,
+    devices::{DeviceReader, ListPages},
+    record::RecordError,
+};
 use crate::handles::Handles;
 
 /// The field selector for bound pods: a pod uses nothing before it is bound.
@@ -51,6 +56,8 @@ const RETRY: Duration = Duration::from_secs(1);
 enum SessionFailure {
     #[error("failed to list pods")]
     List(#[source] kube::Error),
+    #[error("failed to read claims of devices")]
+    Claims(#[source] kube::Error),
     #[error("failed to watch pods")]
     Watch(#[source] kube::Error),
     #[error("the API server has ended the watch of pods: {} ({})", .0.message, .0.code)]
@@ -71,9 +78,15 @@ impl SessionFailure {
             |status: &Status| status.code == 410 || status.message.contains("Too large resource version");
         match self {
             Self::List(kube::Error::Api(status))
+            | Self::Claims(kube::Error::Api(status))
             | Self::Watch(kube::Error::Api(status))
             | Self::Ended(status) => of(status),
-            Self::List(_) | Self::Watch(_) | Self::Silent | Self::NoVersion | Self::Record(_) => false,
+            Self::List(_)
+            | Self::Claims(_)
+            | Self::Watch(_)
+            | Self::Silent
+            | Self::NoVersion
+            | Self::Record(_) => false,
         }
     }
 }
@@ -96,6 +109,7 @@ pub struct Session<'c> {
     store: &'c RecordStore,
     pods: Api<PodWithRoom>,
     pages: PageSize,
+    devices: DeviceReader,
     /// The version up to which changes are older than this session, and the clock of those changes.
     /// None: the watch shows changes as they are made.
     replay: Option<(u64, StreamClock)>,
@@ -113,6 +127,7 @@ impl<'c> Session<'c> {
             store: &counter.store,
             pods: Api::all(counter.handles.client.clone()),
             pages: PageSize::default(),
+            devices: DeviceReader::new(counter.handles.client.clone()),
             replay: None,
             saved: SavedRecord { version, changes, at: Instant::now(), bytes: 0 },
             logged_failure: None,
@@ -159,31 +174,22 @@ impl<'c> Session<'c> {
         let counted = book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
         let exact = counted.filter(|_| !after_gap);
         book.with(|ledger| if after_gap { ledger.begin_list_after_gap() } else { ledger.begin_list() });
-        let mut page = ListParams {
-            field_selector: Some(BOUND.into()),
-            version_match: exact.as_ref().map(|_| VersionMatch::Exact),
-            resource_version: exact.clone(),
-            ..ListParams::default()
-        };
-        let version = loop {
-            page.limit = Some(self.pages.objects());
-            let _turn = self.pages.turn().await;
-            let ObjectList { metadata, items, .. } = match self.pods.list(&page).await {
-                Err(error) if self.pages.shrink_after(&error) => continue,
-                list => list.map_err(SessionFailure::List)?,
-            };
-            for pod in items {
-                self.listed(pod);
+        self.devices.list(exact.as_deref()).await.map_err(SessionFailure::Claims)?;
+        let bound = ListParams { field_selector: Some(BOUND.into()), ..ListParams::default() };
+        let mut size = self.pages;
+        let mut pages = ListPages::new(self.pods.clone(), bound, exact.as_deref(), &mut size);
+        while let Some(pods) = pages.next().await.map_err(SessionFailure::List)? {
+            for pod in pods {
+                self.listed(pod).await?;
             }
-            page.continue_token = metadata.continue_.filter(|token| !token.is_empty());
-            // the token has the version
-            (page.version_match, page.resource_version) = (None, None);
-            if page.continue_token.is_none() {
-                break metadata.resource_version.filter(|version| !version.is_empty());
-            }
-        };
+        }
+        let version = pages.version;
+        self.pages = size;
         let version = version.ok_or(SessionFailure::NoVersion)?;
         self.replay = if exact.is_some() { self.replayed().await? } else { None };
+        if self.replay.is_none() {
+            self.devices.forget();
+        }
         let now = self.handles.now();
         let runs = book.with(|ledger| {
             ledger.end_list(version, now);
@@ -205,11 +211,31 @@ impl<'c> Session<'c> {
     }
 
     /// Takes a pod of the list into the ledger.
-    fn listed(&self, pod: PodWithRoom) {
+    async fn listed(&mut self, pod: PodWithRoom) -> Result<(), SessionFailure> {
+        let Some((pod, seen)) = self.seen(pod).await? else { return Ok(()) };
         let Handles { cluster, clock, usage: book, .. } = self.handles;
-        let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
         let place = || cluster.with(|index| index.run_place(&pod));
         book.with(|ledger| ledger.list(&seen, clock.now(), place));
+        Ok(())
+    }
+
+    /// Returns what the index and what the ledger read of a pod. The claims of devices are read if
+    /// the pod's run is new to the ledger, and in a queue. None: the pod has no uid.
+    async fn seen(&mut self, pod: PodWithRoom) -> Result<Option<(Pod, SeenRun)>, SessionFailure> {
+        let with_claims = (!pod.claims().is_empty()).then(|| pod.clone());
+        let Some((pod, mut seen)) = UsageCounter::seen(pod) else { return Ok(None) };
+        let Handles { cluster, usage: book, .. } = self.handles;
+        let goes_on = seen.run.is_some_and(|run| run.finished.is_none());
+        if let Some(with_claims) = with_claims
+            && goes_on
+            && book.with(|ledger| ledger.lacks(seen.uid)).unwrap_or(false)
+            && cluster.with(|index| index.run_place(&pod)).is_some()
+        {
+            let read = timeout(PATIENCE, self.devices.claims(&with_claims)).await;
+            let claims = read.map_err(|_| SessionFailure::Silent)?;
+            seen.claims = claims.map_err(SessionFailure::Claims)?;
+        }
+        Ok(Some((pod, seen)))
     }
 
     /// Watches from the ledger's version until the API server ends the watch, and writes records
@@ -232,7 +258,7 @@ impl<'c> Session<'c> {
         loop {
             tokio::select! {
                 event = events.next() => match event {
-                    Some(event) => self.take(event.map_err(SessionFailure::Watch)?)?,
+                    Some(event) => self.take(event.map_err(SessionFailure::Watch)?).await?,
                     None => return Ok(()),
                 },
                 _ = ticks.tick() => self.save_if_due().await?,
@@ -242,10 +268,10 @@ impl<'c> Session<'c> {
     }
 
     /// Takes an event of the watch into the ledger.
-    fn take(&mut self, event: WatchEvent<PodWithRoom>) -> Result<(), SessionFailure> {
+    async fn take(&mut self, event: WatchEvent<PodWithRoom>) -> Result<(), SessionFailure> {
         match event {
-            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.change(pod, false),
-            WatchEvent::Deleted(pod) => self.change(pod, true),
+            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.change(pod, false).await?,
+            WatchEvent::Deleted(pod) => self.change(pod, true).await?,
             WatchEvent::Bookmark(bookmark) => {
                 let version = bookmark.metadata.resource_version;
                 self.reach(&version);
@@ -259,16 +285,17 @@ impl<'c> Session<'c> {
     }
 
     /// Takes a change of a pod, with the time at which it was made as far as that is known.
-    fn change(&mut self, pod: PodWithRoom, gone: bool) {
+    async fn change(&mut self, pod: PodWithRoom, gone: bool) -> Result<(), SessionFailure> {
         let Handles { cluster, clock, usage: book, .. } = self.handles;
-        let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
         let now = clock.now();
+        let Some((pod, seen)) = self.seen(pod).await? else { return Ok(()) };
         let created = pod.metadata.creation_timestamp.as_ref().map(|created| created.0);
         let of_stream = self.replay.as_mut().map(|(_, stream)| stream.at(created, seen.run.as_ref(), now));
         let at = SeenAt { change: of_stream.unwrap_or(now), now };
         self.reach(&seen.version);
         let place = || cluster.with(|index| index.run_place(&pod));
         book.with(|ledger| if gone { ledger.delete(seen, at, place) } else { ledger.apply(seen, at, place) });
+        Ok(())
     }
 
     /// Ends the time of changes that were missed, with the last of them.
@@ -276,6 +303,7 @@ impl<'c> Session<'c> {
         let is_there = |(last, _): &(u64, StreamClock)| version.parse::<u64>().is_ok_and(|at| at >= *last);
         if self.replay.as_ref().is_some_and(is_there) {
             self.replay = None;
+            self.devices.forget();
         }
     }
 

@@ -61,6 +61,7 @@ fn see(book: &UsageBook, cluster: &ClusterState, name: &str, is_gone: bool) {
         version: "9".into(),
         run: PodRun::of(&pod, None),
         requests: RunRequests { given: [(GPU.to_owned(), 1)].into(), asked: None },
+        claims: Vec::new(),
     };
     let at = SeenAt::live(minutes(1));
     let place = || cluster.with(|index| index.run_place(&pod));

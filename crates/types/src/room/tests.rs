@@ -283,3 +283,26 @@ fn a_run_has_what_its_node_gives_the_pod_as_a_whole() {
     let status = json!({"containerStatuses": containers, "resources": {"requests": {"cpu": "4"}}});
     assert_eq!(run(&spec, &status), (4_000, None));
 }
+
+#[test]
+fn a_pod_claims_devices_by_the_claim_that_was_made_for_it_or_that_it_names() {
+    let pod = json!({
+        "metadata": {"name": "a"},
+        "spec": {"resourceClaims": [
+            {"name": "own", "resourceClaimTemplateName": "one-gpu"},
+            {"name": "shared", "resourceClaimName": "team"},
+            {"name": "later", "resourceClaimTemplateName": "one-nic"},
+            {"name": "of-nothing"},
+        ]},
+        "status": {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "a-own-x7c2p"}]},
+    });
+    let claims = serde_json::from_value::<PodWithRoom>(pod).unwrap().claims();
+    let text = |of: &str| Some(of.to_owned());
+    let expected = [
+        ClaimReference { claim: text("a-own-x7c2p"), template: text("one-gpu") },
+        ClaimReference { claim: text("team"), template: None },
+        ClaimReference { claim: None, template: text("one-nic") },
+        ClaimReference::default(),
+    ];
+    assert_eq!(claims, expected);
+}
