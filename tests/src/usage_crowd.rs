@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Binding, ConfigMap, Pod};
+use k8s_openapi::api::{
+    core::v1::{Binding, ConfigMap, Node, Pod},
+    resource::v1::ResourceClaimTemplate,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -36,6 +39,16 @@ const LAST: &str = "last";
 
 /// The resource of the pods.
 const GPU: &str = "nvidia.com/gpu";
+
+/// The label by which pods with claims choose the node.
+const NODE_LABEL: &str = "kubernetes.io/hostname";
+
+/// The driver of the devices, and the name of their class.
+const DRIVER: &str = "gpu.example.com";
+
+/// The `ResourceSlice`s of the node, and the devices of each: at most 128.
+const SLICES: usize = 64;
+const DEVICES_OF_SLICE: usize = 128;
 
 /// The calls at a time.
 const CALLS: usize = 16;
@@ -62,7 +75,7 @@ pub struct UsageCrowd {
     pub kills: u64,
 }
 
-/// Creates the queues and the node of crowds.
+/// Creates the queues and the node of crowds, and the devices that some pods claim.
 pub async fn prepare(world: &World) {
     let family = json!("scheduling.run.ai/v3alpha1");
     let rules = json!({"enable": true, "timeout": format!("{READY_WITHIN}s"), "countFrom": "Scheduled"});
@@ -75,7 +88,38 @@ pub async fn prepare(world: &World) {
         let queue = json!({"apiVersion": family, "kind": "Queue", "metadata": {"name": name}, "spec": spec});
         world.apply(&queue).await;
     }
-    world.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})).await;
+    let labels = json!({NODE_LABEL: NODE});
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}))
+        .await;
+    devices(world).await.unwrap();
+}
+
+/// Creates devices of the node and their class, which counts as GPUs.
+async fn devices(world: &World) -> Result<()> {
+    let room = json!({"status": {"allocatable": {"pods": "10000"}, "capacity": {"pods": "10000"}}});
+    let nodes: Api<Node> = Api::all(world.cluster.client()?);
+    nodes.patch_status(NODE, &PatchParams::default(), &Patch::Merge(room)).await?;
+    let selector = json!({"cel": {"expression": format!("device.driver == '{DRIVER}'")}});
+    world
+        .apply(&json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER},
+            "spec": {"extendedResourceName": GPU, "selectors": [selector]},
+        }))
+        .await;
+    for slice in 0..SLICES {
+        let devices: Vec<Value> =
+            (0..DEVICES_OF_SLICE).map(|device| json!({"name": format!("gpu-{slice}-{device}")})).collect();
+        let pool = json!({"name": NODE, "generation": 1, "resourceSliceCount": SLICES});
+        world
+            .apply(&json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+                "metadata": {"name": format!("{NODE}-{slice}")},
+                "spec": {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": devices},
+            }))
+            .await;
+    }
+    Ok(())
 }
 
 impl UsageCrowd {
@@ -85,6 +129,7 @@ impl UsageCrowd {
         let client = world.cluster.client()?;
         let calls = Semaphore::new(CALLS);
         let stage = Stage { client: client.clone(), namespace, calls: &calls };
+        stage.create_templates().await?;
         let ended = AtomicU64::new(0);
         let began = Instant::now();
         let pods = (0..self.pods).map(async |number| {
@@ -146,8 +191,14 @@ impl Stage<'_> {
             _ => "free",
         };
         let name = format!("{way}-{number}-g{}", 1 + number % 8);
-        self.create(&name, queue, way == "unready").await?;
-        self.bind(&name).await?;
+        // GPUs of a device plugin, or of a driver of Dynamic Resource Allocation
+        if number.is_multiple_of(2) {
+            self.create(&name, queue, way == "unready").await?;
+            self.bind(&name).await?;
+        } else {
+            self.create_with_claim(&name, queue, way == "unready").await?;
+            self.await_binding(&name).await?;
+        }
         if matches!(way, "cut" | "unready") {
             return self.await_end(&name).await;
         }
@@ -174,26 +225,70 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Creates a pod with the GPUs of its name.
+    /// Creates a pod that requests the GPUs of its name.
     async fn create(&self, name: &str, queue: &str, unready: bool) -> Result<()> {
-        let (_, gpus) = name.rsplit_once("-g").context("its name has its GPUs")?;
-        let requests = json!({GPU: gpus});
+        let requests = json!({GPU: gpus(name)?});
+        let container = json!({"resources": {"requests": requests, "limits": requests}});
+        self.create_pod(name, queue, unready, json!({"schedulerName": "crowd"}), container).await
+    }
+
+    /// Creates a pod that claims the GPUs of its name. kube-scheduler places the pod.
+    async fn create_with_claim(&self, name: &str, queue: &str, unready: bool) -> Result<()> {
+        let spec = json!({
+            "nodeSelector": {NODE_LABEL: NODE}, "tolerations": [{"operator": "Exists"}],
+            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": template(gpus(name)?)}],
+        });
+        let container = json!({"resources": {"claims": [{"name": "gpus"}]}});
+        self.create_pod(name, queue, unready, spec, container).await
+    }
+
+    async fn create_pod(
+        &self,
+        name: &str,
+        queue: &str,
+        unready: bool,
+        mut spec: Value,
+        mut container: Value,
+    ) -> Result<()> {
         let mut labels = json!({"kai.scheduler/queue": queue});
         if unready {
             labels[UNREADY] = json!("");
         }
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": labels},
-            "spec": {
-                "schedulerName": "crowd", "terminationGracePeriodSeconds": 0, "restartPolicy": "Never",
-                "containers": [{
-                    "name": "main", "image": "example.com/image",
-                    "resources": {"requests": requests, "limits": requests},
-                }],
-            },
-        }))?;
+        container["name"] = json!("main");
+        container["image"] = json!("example.com/image");
+        spec["containers"] = json!([container]);
+        spec["terminationGracePeriodSeconds"] = json!(0);
+        spec["restartPolicy"] = json!("Never");
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": spec}))?;
         let _permit = self.calls.acquire().await?;
         self.pods().create(&PostParams::default(), &pod).await?;
+        Ok(())
+    }
+
+    /// Creates the templates of claims of one GPU to eight.
+    async fn create_templates(&self) -> Result<()> {
+        let templates: Api<ResourceClaimTemplate> = Api::namespaced(self.client.clone(), self.namespace);
+        for count in 1..=8 {
+            let exactly = json!({"deviceClassName": DRIVER, "count": count});
+            let requests = json!([{"name": "gpus", "exactly": exactly}]);
+            let template = serde_json::from_value(json!({
+                "metadata": {"name": template(&count.to_string())},
+                "spec": {"spec": {"devices": {"requests": requests}}},
+            }))?;
+            templates.create(&PostParams::default(), &template).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until kube-scheduler has bound a pod.
+    async fn await_binding(&self, name: &str) -> Result<()> {
+        let is_bound = async || {
+            let _permit = self.calls.acquire().await?;
+            let spec = self.pods().get(name).await?.spec.unwrap_or_default();
+            Ok(spec.node_name)
+        };
+        eventually(&format!("{name} to be bound"), DEADLINE, is_bound).await?;
         Ok(())
     }
 
@@ -258,6 +353,16 @@ impl Stage<'_> {
             sleep(Duration::from_secs(1)).await;
         }
     }
+}
+
+/// Returns the number of GPUs in the name of a pod.
+fn gpus(name: &str) -> Result<&str> {
+    Ok(name.rsplit_once("-g").context("its name has its GPUs")?.1)
+}
+
+/// Returns the name of the template of a claim of some GPUs.
+fn template(gpus: &str) -> String {
+    format!("gpus-{gpus}")
 }
 
 /// Returns a time in whole seconds, as Kubernetes writes it.

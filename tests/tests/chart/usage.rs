@@ -42,6 +42,12 @@ async fn keeper_may_change_its_record_alone_and_readers_may_read_it() {
     let rule = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME], "verbs": verbs}]);
     let rules = find(&objects, "Role", "test-tenure-keeper")["rules"].as_array().unwrap();
     assert!(rules.contains(&rule(&["get", "patch"])[0]), "{rules:?}");
+    let devices = json!([
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses"], "verbs": ["get", "list"]},
+    ]);
+    let rules = find(&objects, "ClusterRole", "test-tenure-keeper")["rules"].as_array().unwrap();
+    assert!(devices.as_array().unwrap().iter().all(|rule| rules.contains(rule)), "{rules:?}");
     let readers = "test-tenure-usage-reader";
     assert_eq!(find(&objects, "Role", readers)["rules"], rule(&["get"]));
     assert_eq!(find(&objects, "RoleBinding", readers)["subjects"], json!([reader]));
