@@ -4,6 +4,7 @@
 //! keeper, `tenure_index`, so that the plugin computes what the keeper does. An object that can't
 //! be read is left out, with a warning.
 
+mod claims;
 mod cluster;
 mod owners;
 mod pods;
@@ -44,6 +45,7 @@ use crate::{
     print::{warn, with_causes},
     run::ShownEnd,
 };
+pub use claims::{ClaimName, ClaimedDevices, held_claims};
 pub use cluster::NotListed;
 pub use owners::{ClimbStep, KnownOwners, ListedOwner, SelectedObjects, found, in_files};
 pub use pods::NamedWorkload;

@@ -246,6 +246,68 @@ the pod is in no queue   <none>   1      2
     );
 }
 
+/// Two pods that share a claim of two GPUs, and a pod with a claim of its own.
+const CLAIMS: &str = "
+apiVersion: scheduling.run.ai/v3alpha1
+kind: Queue
+metadata: {name: research}
+spec: {maxDuration: 2h}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.example.com}
+spec: {extendedResourceName: nvidia.com/gpu}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: shared, namespace: team}
+spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu.example.com, count: 2}}]}}
+status: {allocation: {devices: {results: [{request: gpus, device: gpu-0}, {request: gpus, device: gpu-1}]}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: own-gpu-x7c2p, namespace: team}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}
+status: {allocation: {devices: {results: [{request: gpu, device: gpu-2}]}}}
+";
+
+/// A pod on node `n1` that has run since an hour, with the claim that a reference names.
+fn claiming(name: &str, hour: u32, reference: &str, made: &str) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: team, labels: {{kai.scheduler/queue: research}}}}
+spec:
+  nodeName: n1
+  resourceClaims: [{{name: gpu, {reference}}}]
+  containers: [{{name: c, resources: {{claims: [{{name: gpu}}]}}}}]
+status:
+  phase: Running
+  resourceClaimStatuses: [{made}]
+  conditions: [{{type: PodScheduled, status: 'True', lastTransitionTime: '2026-01-01T0{hour}:00:00Z'}}]
+"
+    )
+}
+
+#[test]
+fn devices_of_a_claim_come_free_once_when_the_last_pod_that_shares_it_ends() {
+    let shared = "resourceClaimName: shared";
+    let own = claiming(
+        "own",
+        0,
+        "resourceClaimTemplateName: one-gpu",
+        "{name: gpu, resourceClaimName: own-gpu-x7c2p}",
+    );
+    let cluster =
+        [CLAIMS.to_owned(), claiming("a", 0, shared, ""), claiming("b", 1, shared, ""), own].concat();
+    let directory = with(&[("cluster.yaml", &cluster)]);
+    let forecast = json(&directory, "forecast -f cluster.yaml --now 2026-01-01T01:30:00Z");
+    let rows = forecast["free"].as_array().unwrap().iter();
+    let rows: Vec<_> = rows.map(|row| (&row["pods"], row["free"].get("nvidia.com/gpu"))).collect();
+    assert_eq!(rows, [(&2.into(), Some(&1.into())), (&1.into(), Some(&3.into()))]);
+}
+
 #[test]
 fn room_for_a_job_is_there_by_a_time_or_never_and_it_is_said_what_stands_in_the_way() {
     let (two, six, eight) = (job(1, 2), job(3, 2), job(8, 1));

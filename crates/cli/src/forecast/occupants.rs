@@ -3,6 +3,8 @@
 //! Called by `forecast`, and by `ui` with pods that it has read itself. The times are those of the
 //! keeper's own arithmetic, with a margin for owners that resist.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -18,7 +20,7 @@ use tenure_policy::{
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
 use super::{
-    bound::{Amounts, HeldRoom},
+    bound::{Amounts, HeldRoom, give},
     demand::PODS,
 };
 use crate::{
@@ -26,7 +28,7 @@ use crate::{
     input,
     list::gather::Gatherer,
     print::warn,
-    snapshot::{Snapshot, decode},
+    snapshot::{ClaimName, ClaimedDevices, Snapshot, decode, held_claims},
     status::runs_dry,
 };
 
@@ -83,6 +85,11 @@ impl ClusterRoom {
         while let Some(page) = pages.try_next().await.map_err(explain)? {
             pods.extend(page.into_iter().filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)));
         }
+        let mut claims = ClaimedDevices::default();
+        if pods.iter().any(|pod| !pod.claims.is_empty()) {
+            claims = ClaimedDevices::of_cluster(cluster, namespace.as_deref()).await?;
+            claims.warning.iter().for_each(|warning| warn(warning));
+        }
         let mut nodes: Vec<Node> = Vec::new();
         if needs_nodes {
             let kind = cluster.kinds.find("", "Node").context("the API server has no nodes")?;
@@ -93,7 +100,7 @@ impl ClusterRoom {
             warn("the keeper runs dry: no ceiling ends anything until that is turned off");
         }
         let now = now.unwrap_or_else(|| cluster.clock.now());
-        Ok(Self { now, occupants: occupants(pods, &mut snapshot, longest, now), nodes })
+        Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
     }
 
     /// Reads pods, nodes and queues from files. An error: a pod or a node can't be read.
@@ -115,42 +122,69 @@ impl ClusterRoom {
                 _ => {}
             }
         }
-        Ok(Self { now, occupants: occupants(pods, &mut snapshot, longest, now), nodes })
+        let claims = ClaimedDevices::of_files(&documents)?;
+        Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
     }
 }
 
-/// Returns what each pod holds on its node, and until when.
+/// Returns what each pod holds on its node, and until when. The devices of a claim that pods share
+/// are held by the pod that ends last.
 pub fn occupants(
     pods: Vec<BoundPod>,
+    claims: &ClaimedDevices,
     snapshot: &mut Snapshot,
     longest: SignedDuration,
     now: Timestamp,
 ) -> Vec<NodeOccupant> {
     let Snapshot { index, floors, .. } = snapshot;
-    pods.into_iter().map(|pod| pod.occupant(index, floors, longest, now)).collect()
+    let mut last: BTreeMap<ClaimName, (Timestamp, usize)> = BTreeMap::new();
+    let mut occupants = Vec::with_capacity(pods.len());
+    for mut pod in pods {
+        let held = std::mem::take(&mut pod.claims);
+        let occupant = pod.occupant(index, floors, longest, now);
+        let until = occupant.held.until.unwrap_or(Timestamp::MAX);
+        for claim in held {
+            let holder = last.entry(claim).or_insert((until, occupants.len()));
+            *holder = (*holder).max((until, occupants.len()));
+        }
+        occupants.push(occupant);
+    }
+    for (claim, (_, place)) in last {
+        if let Some(NodeOccupant { held, .. }) = occupants.get_mut(place) {
+            claims.of(&[claim]).for_each(|devices| give(&mut held.requests, devices));
+        }
+    }
+    occupants
 }
 
 /// A pod that is on a node.
 pub struct BoundPod {
     pod: Pod,
     requests: Amounts,
+    claims: Vec<ClaimName>,
     seen: Option<SeenPod>,
 }
 
 impl BoundPod {
     /// Reads a pod, and adds it to the index. None: the pod takes no room.
     fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
+        let claims = held_claims(&pod);
         let (pod, room) = pod.split();
         index.apply_member(&pod);
-        Self::of(pod, room.requests, index)
+        Self::of(pod, room.requests, claims, index)
     }
 
     /// Reads a pod that the index has. None: the pod takes no room, because it isn't on a node or
     /// has ended.
-    pub fn of(pod: Pod, mut requests: Amounts, index: &mut CeilingIndex) -> Option<Self> {
+    pub fn of(
+        pod: Pod,
+        mut requests: Amounts,
+        claims: Vec<ClaimName>,
+        index: &mut CeilingIndex,
+    ) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
         requests.insert(PODS.into(), 1);
-        is_there.then(|| Self { seen: SeenPod::read(&pod, index), requests, pod })
+        is_there.then(|| Self { seen: SeenPod::read(&pod, index), requests, claims, pod })
     }
 
     /// Computes the latest end of the pod: the earlier of its ceiling and its deletion, each with a
@@ -162,7 +196,7 @@ impl BoundPod {
         longest: SignedDuration,
         now: Timestamp,
     ) -> NodeOccupant {
-        let Self { pod, requests, seen } = self;
+        let Self { pod, requests, seen, .. } = self;
         let standing = seen.and_then(|seen| seen.standing(index));
         let exemption = standing_exemption(&pod, &Scope::default()).or_else(|| claimed(&pod));
         let grace = pod.spec.termination_grace_period_seconds.map_or(GRACE, SignedDuration::from_secs);

@@ -26,6 +26,7 @@ use crate::{
     cluster::{ClusterReader, ConnectArgs, cannot_list, explain, is_forbidden, objects},
     input::Document,
     list::{gather::Gatherer, row::WorkloadState, view::ListView},
+    snapshot::ClaimedDevices,
 };
 
 /// The cluster at the time of the read.
@@ -60,13 +61,16 @@ pub async fn read(
     let mut view = gatherer.without_pods().await?;
     let queues = SimulatedPolicy::of(&view.snapshot, config);
     let jobs = jobs(&gatherer.cluster, namespace.as_deref(), &mut missing).await?;
-    let mut pods = PastReader::new(&jobs);
+    let devices = ClaimedDevices::of_cluster(&gatherer.cluster, namespace.as_deref()).await?;
+    let devices = devices.with_templates(&gatherer.cluster, namespace.as_deref()).await?;
+    let mut pods = PastReader::new(&jobs, devices);
     let mut pages = objects::<PodWithRoom>(gatherer.cluster.api(namespace.as_deref()), None);
     while let Some(page) = pages.try_next().await.map_err(explain)? {
         for pod in page {
             pods.add(pod, &mut view);
         }
     }
+    missing.extend(pods.uncounted_devices());
     pods.add_jobs_without_pods(&jobs, &mut view);
     view.complete();
     gatherer.complete(&mut view).await;

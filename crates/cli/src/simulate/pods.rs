@@ -31,6 +31,7 @@ use super::{
 use crate::{
     input::Document,
     list::{row::name_of, view::ListView},
+    snapshot::{ClaimName, ClaimedDevices},
 };
 
 /// A pod that is or was on a node.
@@ -61,12 +62,16 @@ pub struct PastReader {
     /// node.
     exempt: u64,
     pending: u64,
+    /// The devices that pods have by claims, and the shared claims that are counted.
+    devices: ClaimedDevices,
+    shared: HashSet<ClaimName>,
+    has_claims: bool,
 }
 
 impl PastReader {
     /// Returns a reader that knows the owners of these Jobs: pods of a JobSet's Jobs are then one
     /// workload.
-    pub fn new(jobs: &[Document]) -> Self {
+    pub fn new(jobs: &[Document], devices: ClaimedDevices) -> Self {
         let owner = |job: &Document| {
             let metadata = job.value.get("metadata")?;
             let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
@@ -77,11 +82,13 @@ impl PastReader {
             });
             Some((metadata.get("uid")?.as_str()?.to_owned(), controller))
         };
-        Self { owners: jobs.iter().filter_map(owner).collect(), ..Self::default() }
+        Self { owners: jobs.iter().filter_map(owner).collect(), devices, ..Self::default() }
     }
 
     /// Adds a pod of a cluster, to the past and to the view.
     pub fn add(&mut self, pod: PodWithRoom, view: &mut ListView) {
+        self.has_claims |= !pod.claims().is_empty();
+        let devices = self.devices.amount(&pod, DEFAULT_RESOURCE, &mut self.shared);
         let (pod, requests, stopped) = pod.split_run();
         view.pods(std::slice::from_ref(&pod));
         if let Some(job) = pod.controller().filter(|owner| owner.kind == "Job") {
@@ -91,7 +98,7 @@ impl PastReader {
             return self.add_pending(&pod);
         };
         let end = run.stopped.or_else(|| run.deletion.map(|of| of.until));
-        self.push(&pod, run, end, amounts(&requests, 1), view);
+        self.push(&pod, run, end, amounts(&requests, devices, 1), view);
     }
 
     /// Counts a pod that is on no node, unless it has ended or is never touched.
@@ -139,10 +146,17 @@ impl PastReader {
                 continue;
             }
             let Some((pod, end, times)) = pod_of(job, uid) else { continue };
+            let devices = self.devices.amount(&pod, DEFAULT_RESOURCE, &mut self.shared);
             let (pod, requests, _) = pod.split_run();
             let Some(run) = PodRun::of(&pod, None) else { continue };
-            self.push(&pod, run, Some(end), amounts(&requests, times), view);
+            self.push(&pod, run, Some(end), amounts(&requests, devices, times), view);
         }
+    }
+
+    /// Returns the reason why devices that pods claim don't count. None: they count, or no pod has
+    /// claims.
+    pub fn uncounted_devices(&self) -> Option<String> {
+        self.devices.warning.clone().filter(|_| self.has_claims)
     }
 
     /// Returns the past, and the report about its source. Runs that go on end now.
@@ -180,11 +194,12 @@ fn is_exempt(pod: &Pod) -> bool {
     standing_exemption(pod, &Scope::default()).is_some() || claimed(pod).is_some()
 }
 
-/// Returns the numbers of GPUs and of cores of `times` pods.
+/// Returns the numbers of GPUs and of cores of `times` pods, which have `devices` by claims each.
 #[allow(clippy::cast_precision_loss, reason = "seven digits are enough")]
-fn amounts(requests: &RunRequests, times: i64) -> [f32; 2] {
-    let amount = |resource: &str| requests.first().get(resource).copied().unwrap_or(0).saturating_mul(times);
-    [amount(DEFAULT_RESOURCE) as f32, amount("cpu") as f32 / 1000.0]
+fn amounts(requests: &RunRequests, devices: i64, times: i64) -> [f32; 2] {
+    let amount = |resource: &str| requests.first().get(resource).copied().unwrap_or(0);
+    let gpus = amount(DEFAULT_RESOURCE).saturating_add(devices);
+    [gpus.saturating_mul(times) as f32, amount("cpu").saturating_mul(times) as f32 / 1000.0]
 }
 
 /// Returns a pod by the template of a Job that has ended, the end of the Job, and the number of its

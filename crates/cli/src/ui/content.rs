@@ -31,7 +31,7 @@ use crate::{
     list::{gather::Gatherer, row::WorkloadRow, view::ListView},
     matrix::{Matrix, QueueRow},
     print::printable,
-    snapshot::{ListedOwner, Snapshot, decode, in_files, key},
+    snapshot::{ClaimName, ClaimedDevices, ListedOwner, Snapshot, decode, held_claims, in_files, key},
 };
 
 /// The largest number of rows of a forecast that the page shows.
@@ -102,12 +102,14 @@ struct PageQueue<'t> {
 struct PodsRead {
     on_nodes: Vec<BoundPod>,
     with_gpus: Vec<(StrayPod, Option<SeenPod>)>,
+    claims: ClaimedDevices,
 }
 
 impl PodsRead {
-    /// Adds a pod with its requests, to the view and to the lists.
-    fn add(&mut self, view: &mut ListView, pod: Pod, requests: Amounts) {
-        let gpus = requests.iter().filter(|(of, _)| is_gpu(of));
+    /// Adds a pod with its requests and its claims of devices, to the view and to the lists.
+    fn add(&mut self, view: &mut ListView, pod: Pod, requests: Amounts, claims: Vec<ClaimName>) {
+        let devices = self.claims.of(&claims);
+        let gpus = devices.chain([&requests]).flatten().filter(|(of, _)| is_gpu(of));
         let gpus = gpus.fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount));
         view.pod(&pod, Some(gpus).filter(|gpus| *gpus > 0));
         let index = &mut view.snapshot.index;
@@ -116,7 +118,7 @@ impl PodsRead {
             let stray = StrayPod { namespace, name, node: pod.spec.node_name.clone(), gpus };
             self.with_gpus.push((stray, SeenPod::read(&pod, index)));
         }
-        self.on_nodes.extend(BoundPod::of(pod, requests, index));
+        self.on_nodes.extend(BoundPod::of(pod, requests, claims, index));
     }
 }
 
@@ -129,15 +131,19 @@ impl PageLook {
         if let Some(error) = &gatherer.queues_failed {
             bail!("{error}");
         }
-        let mut read = PodsRead::default();
-        let mut pages =
-            objects::<PodWithRoom>(gatherer.cluster.api(options.namespace.as_deref()), Some(LIVE));
+        let namespace = options.namespace.as_deref();
+        let claims = ClaimedDevices::of_cluster(&gatherer.cluster, namespace).await?;
+        let (mut read, mut has_claims) = (PodsRead { claims, ..PodsRead::default() }, false);
+        let mut pages = objects::<PodWithRoom>(gatherer.cluster.api(namespace), Some(LIVE));
         while let Some(page) = pages.try_next().await.map_err(explain)? {
             for pod in page {
+                let claims = held_claims(&pod);
+                has_claims |= !claims.is_empty();
                 let (pod, room) = pod.split();
-                read.add(&mut view, pod, room.requests);
+                read.add(&mut view, pod, room.requests, claims);
             }
         }
+        gatherer.warnings.extend(read.claims.warning.clone().filter(|_| has_claims));
         view.complete();
         gatherer.complete(&mut view).await;
         let facts = json!({
@@ -172,16 +178,23 @@ impl PageLook {
                 snapshot.owners.extend([ListedOwner::of(reference, &metadata)]);
             }
         }
-        let (mut view, mut read) = (ListView::of_files(snapshot), PodsRead::default());
+        let claims = ClaimedDevices::of_files(documents)?;
+        let (mut view, mut read) = (ListView::of_files(snapshot), PodsRead { claims, ..PodsRead::default() });
         let pods = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", "Pod"));
         // of pods with the same name the last counts, as for queues; a warning was printed about
         // those that can't be read
-        let pods = pods.filter_map(|document| decode::<PodWithRoom>(document).ok()).map(PodWithRoom::split);
-        let pods: BTreeMap<_, _> = pods.map(|(pod, room)| (key(&pod.metadata), room.requests)).collect();
-        for (key, requests) in pods {
+        let pods = pods.filter_map(|document| decode::<PodWithRoom>(document).ok());
+        let pods: BTreeMap<_, _> = pods
+            .map(|pod| {
+                let claims = held_claims(&pod);
+                let (pod, room) = pod.split();
+                (key(&pod.metadata), (room.requests, claims))
+            })
+            .collect();
+        for (key, (requests, claims)) in pods {
             // the snapshot has set the fields that manifests leave out
             let pod = view.snapshot.pod(&key)?.clone();
-            read.add(&mut view, pod, requests);
+            read.add(&mut view, pod, requests, claims);
         }
         view.complete();
         loop {
@@ -205,9 +218,9 @@ impl PageLook {
         options: &LookOptions,
         (facts, warnings): (&Value, &(impl Serialize + ?Sized)),
     ) -> Result<Self> {
-        let PodsRead { on_nodes, with_gpus } = read;
+        let PodsRead { on_nodes, with_gpus, claims } = read;
         let longest = options.longest_termination;
-        let occupants = occupants(on_nodes, &mut view.snapshot, longest, now);
+        let occupants = occupants(on_nodes, &claims, &mut view.snapshot, longest, now);
         let forecast = Forecast::new(&ClusterRoom { now, occupants, nodes: Vec::new() }, false, None)?;
         let free = gpu_steps(&to_value(forecast)?);
         let index = &mut view.snapshot.index;
