@@ -76,8 +76,8 @@ impl Cluster {
         Self::start_with(name, &[], true).await
     }
 
-    /// Starts a control plane like [`start`](Self::start), with more flags of the API server, such
-    /// as `("feature-gates", "GenericWorkload=true")`.
+    /// Starts a control plane like [`start`](Self::start), with more flags of the API server.
+    /// `("feature-gates", "GenericWorkload=true")` is for all servers.
     pub async fn start_with_flags(name: &str, flags: &[(&str, &str)]) -> Result<Self> {
         Self::start_with(name, flags, true).await
     }
@@ -100,11 +100,14 @@ impl Cluster {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
-        let plan = ServerPlan { binaries: &binaries, credentials: &credentials, directory: &directory };
+        let gates = flags.iter().find(|(name, _)| *name == "feature-gates").map(|(_, gates)| *gates);
+        let more: Vec<_> = flags.iter().copied().filter(|(name, _)| *name != "feature-gates").collect();
+        let plan =
+            ServerPlan { binaries: &binaries, credentials: &credentials, directory: &directory, gates };
 
         let (etcd, etcd_port) = plan.etcd()?;
         let etcd_process = etcd.start().await?;
-        let (api_server, url) = plan.api_server(etcd_port, flags)?;
+        let (api_server, url) = plan.api_server(etcd_port, &more)?;
         let api_server_process = api_server.start().await?;
         let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
         let config = read(&kubeconfig).await?;

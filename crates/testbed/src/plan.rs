@@ -20,6 +20,9 @@ pub(crate) struct ServerPlan<'a> {
     pub(crate) binaries: &'a Binaries,
     pub(crate) credentials: &'a Credentials,
     pub(crate) directory: &'a Directory,
+    /// The feature gates of all servers of Kubernetes, such as `GenericWorkload=true`. None: the
+    /// defaults.
+    pub(crate) gates: Option<&'a str>,
 }
 
 impl ServerPlan<'_> {
@@ -150,12 +153,14 @@ impl ServerPlan<'_> {
 
     /// Returns the flags of a server that serves HTTPS on a port of loopback.
     fn serving(&self, port: u16) -> Vec<OsString> {
-        vec![
+        let mut flags = vec![
             flag("bind-address", "127.0.0.1"),
             flag("secure-port", port.to_string()),
             flag("tls-cert-file", self.credentials.file("tls.crt")),
             flag("tls-private-key-file", self.credentials.file("tls.key")),
-        ]
+        ];
+        flags.extend(self.gates.iter().map(|gates| flag("feature-gates", gates)));
+        flags
     }
 
     /// Returns a server with its log in the cluster's directory. None: the caller waits for its

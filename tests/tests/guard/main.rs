@@ -13,6 +13,7 @@ mod deletions;
 mod down;
 mod drains;
 mod exempt;
+mod gangs;
 mod preemption;
 mod verdicts;
 
