@@ -42,6 +42,11 @@ impl ClaimedDevices {
             while let Some(page) = classes.try_next().await? {
                 page.into_iter().for_each(|class| devices.resources.put(class));
             }
+            Ok(())
+        };
+        let read = read.await;
+        devices.tolerate(read)?;
+        let read = async {
             let mut claims = objects(cluster.api::<ResourceClaim>(namespace), None);
             while let Some(page) = claims.try_next().await? {
                 page.iter().for_each(|claim| devices.put(claim));
@@ -77,7 +82,7 @@ impl ClaimedDevices {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 let reason = &status.message;
-                let warning = format!("devices of Dynamic Resource Allocation don't count: {reason}");
+                let warning = format!("devices of Dynamic Resource Allocation don't count as GPUs: {reason}");
                 self.warning.get_or_insert(warning);
                 Ok(())
             }
