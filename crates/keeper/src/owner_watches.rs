@@ -11,6 +11,7 @@ use kube::{Api, Client, core::ApiResource};
 use tenure_index::Uid;
 use tenure_policy::{kueue, owner_table::OwnerTable, pause};
 use tenure_service::{
+    client::client_of_metadata,
     clock::ServerClock,
     readiness::ProcessReadiness,
     served::{Kinds, ServedApiGroups},
@@ -63,6 +64,7 @@ impl Store<Owner> for OwnerStore {
 
 /// The kinds of owners that are to be followed.
 pub struct Owners {
+    /// A client for metadata alone: there are about as many owners as pods.
     client: Client,
     cluster: ClusterState,
     clock: ServerClock,
@@ -75,7 +77,7 @@ impl Owners {
     pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
         let mut kinds = NumberedKinds::default();
         kinds.update(&config.get().table);
-        Self { client, cluster, clock, config, kinds }
+        Self { client: client_of_metadata(&client), cluster, clock, config, kinds }
     }
 }
 
