@@ -74,10 +74,10 @@ pub struct Owners {
 
 impl Owners {
     /// Begins with the kinds of the present configuration.
-    pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
+    pub fn new(client: &Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
         let mut kinds = NumberedKinds::default();
         kinds.update(&config.get().table);
-        Self { client: client_of_metadata(&client), cluster, clock, config, kinds }
+        Self { client: client_of_metadata(client), cluster, clock, config, kinds }
     }
 }
 

@@ -40,7 +40,9 @@ impl ClaimedDevices {
         let read = async {
             let mut classes = objects(Api::<DeviceClass>::all(cluster.client.clone()), None);
             while let Some(page) = classes.try_next().await? {
-                page.into_iter().for_each(|class| devices.resources.put(class));
+                for class in page {
+                    devices.resources.put(class);
+                }
             }
             Ok(())
         };
@@ -49,7 +51,9 @@ impl ClaimedDevices {
         let read = async {
             let mut claims = objects(cluster.api::<ResourceClaim>(namespace), None);
             while let Some(page) = claims.try_next().await? {
-                page.iter().for_each(|claim| devices.put(claim));
+                for claim in &page {
+                    devices.put(claim);
+                }
             }
             Ok(())
         };

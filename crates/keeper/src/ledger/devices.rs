@@ -106,7 +106,9 @@ impl DeviceReader {
         let classes = Api::<DeviceClass>::all(self.client.clone());
         let mut pages = ListPages::new(classes, ListParams::default(), None, &mut size);
         while let Some(page) = pages.next().await? {
-            page.into_iter().for_each(|class| self.resources.put(class));
+            for class in page {
+                self.resources.put(class);
+            }
         }
         Ok(())
     }
@@ -115,7 +117,9 @@ impl DeviceReader {
         let (claims, mut size) = (Api::<ResourceClaim>::all(self.client.clone()), PageSize::default());
         let mut pages = ListPages::new(claims.clone(), ListParams::default(), exact, &mut size);
         while let Some(page) = pages.next().await? {
-            page.iter().for_each(|claim| self.keep(claim));
+            for claim in &page {
+                self.keep(claim);
+            }
         }
         let Some(version) = exact else { return Ok(()) };
         let params = WatchParams { timeout: Some(REPLAY_SECONDS), ..WatchParams::default() };
