@@ -277,7 +277,7 @@ fn claiming(name: &str, hour: u32, reference: &str, made: &str) -> String {
         "---
 apiVersion: v1
 kind: Pod
-metadata: {{name: {name}, namespace: team, labels: {{kai.scheduler/queue: research}}}}
+metadata: {{name: {name}, namespace: team, labels: {{kai.scheduler/queue: research}}, creationTimestamp: '2026-01-01T00:00:00Z'}}
 spec:
   nodeName: n1
   resourceClaims: [{{name: gpu, {reference}}}]

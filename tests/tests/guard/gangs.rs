@@ -24,12 +24,12 @@ async fn world() -> &'static World {
         let flags = [("feature-gates", "GenericWorkload=true"), ("runtime-config", served.as_str())];
         let cluster = Cluster::start_with_flags("guard-gangs", &flags).await?;
         let values = [&GUARDED[..], &["schedulerExtender.enabled=true"]].concat();
-        let world = World::installed_on(cluster, &values, &[]).await?;
+        let world = Box::pin(World::installed_on(cluster, &values, &[])).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         scheduling::configure(&world, &json!({})).await?;
         Ok::<_, anyhow::Error>(world)
     };
-    WORLD.get_or_try_init(start).await.unwrap()
+    Box::pin(WORLD.get_or_try_init(start)).await.unwrap()
 }
 
 /// A pod that takes a whole node of the arena.

@@ -148,7 +148,8 @@ impl Drawn {
         let mut volumes: Vec<Value> = self.claims.iter().map(|of| claim(format!("{of}"))).collect();
         volumes.extend(self.disk.map(|disk| json!({"name": "disk", "iscsi": {"iqn": disk}})));
         volumes.extend((0..if self.is_huge { 1_000 } else { 0 }).map(|_| claim("data".to_owned())));
-        let devices: Vec<Value> = self.device.iter().map(|device| json!({"name": device})).collect();
+        let devices: Vec<Value> =
+            self.device.iter().map(|device| json!({"name": format!("{device}")})).collect();
         let address = |ip: u8| if ip == 0 { String::new() } else { format!("10.0.0.{ip}") };
         let port = |(ip, port): &(u8, u8)| json!({"hostPort": 80 + port, "hostIP": address(*ip)});
         let ports: Vec<Value> = self.ports.iter().map(port).collect();
