@@ -12,8 +12,6 @@ mod live;
 mod record;
 mod relist;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use tenure_policy::usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label};
 use tenure_types::{
@@ -22,9 +20,9 @@ use tenure_types::{
 };
 
 use crate::{Uid, uid::UidMap};
-use claims::HeldClaim;
+use claims::{ClaimChange, ClaimHolders};
 use live::LiveRun;
-pub use live::RunPlace;
+pub use live::{RunPlace, SeenClaim};
 use relist::Relist;
 
 /// A pod as a list or a watch event shows it.
@@ -43,15 +41,6 @@ pub struct SeenRun {
     pub claims: Vec<SeenClaim>,
 }
 
-/// A claim of devices that a pod holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenClaim {
-    /// The claim's uid.
-    pub uid: Uid,
-    /// The devices by the resource that they count as.
-    pub devices: BTreeMap<String, i64>,
-}
-
 /// The version of the pods up to which all is counted, with its time by the API server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UsagePosition {
@@ -66,7 +55,7 @@ pub struct UsageLedger {
     totals: UsageTotals,
     live: UidMap<LiveRun>,
     /// The claims of devices that the runs hold.
-    claims: UidMap<HeldClaim>,
+    claims: ClaimHolders,
     /// The resized runs of the record, until the first list after it.
     resized: UidMap<ResizedRun>,
     /// The pods that the keeper is ending.
@@ -91,7 +80,7 @@ impl UsageLedger {
             resources,
             totals: UsageTotals::default(),
             live: UidMap::default(),
-            claims: UidMap::default(),
+            claims: ClaimHolders::default(),
             resized: UidMap::default(),
             ending: UidMap::default(),
             since: now,
@@ -247,7 +236,7 @@ impl UsageLedger {
             Some(live) => live.update(run, place()),
             None => {
                 if let Some(place) = place() {
-                    let live = LiveRun::new(run, place, &self.resources, seen);
+                    let live = LiveRun::new(run, place, &self.resources, (&seen.requests, &seen.claims));
                     self.live.insert(seen.uid, live);
                     self.hold(seen.uid);
                     self.count_claims(seen.uid, at.change.min(at.now));
@@ -259,6 +248,44 @@ impl UsageLedger {
         {
             self.changes = self.changes.wrapping_add(1);
         }
+    }
+
+    /// Records that a live run holds its claims. [`Self::count_claims`] comes next.
+    fn hold(&mut self, uid: Uid) {
+        let Some(run) = self.live.get(&uid) else { return };
+        for claim in run.claims() {
+            self.claims.hold(claim, run.started(), uid);
+        }
+    }
+
+    /// Records that an ended run holds its claims no more. The next holders count them from `end`
+    /// on.
+    fn release(&mut self, uid: Uid, run: &LiveRun, end: Timestamp) {
+        for claim in run.claims() {
+            self.claims.release(claim, run.started(), uid);
+            self.count_claim(claim, end);
+        }
+    }
+
+    /// Counts each claim that a live run holds in the run of the claim's first holder.
+    fn count_claims(&mut self, uid: Uid, at: Timestamp) {
+        let claims: Vec<Uid> = self.live.get(&uid).iter().flat_map(|run| run.claims()).collect();
+        for claim in claims {
+            self.count_claim(claim, at);
+        }
+    }
+
+    /// Counts a claim in the run of its first holder: from `at` on if it has counted in another run,
+    /// otherwise since the holder's start.
+    fn count_claim(&mut self, claim: Uid, at: Timestamp) {
+        let Some(ClaimChange { before, now }) = self.claims.count(claim) else { return };
+        if let Some(run) = before.and_then(|uid| self.live.get_mut(&uid)) {
+            run.count_claim(claim, false, Some(at), &self.resources);
+        }
+        if let Some(run) = now.and_then(|uid| self.live.get_mut(&uid)) {
+            run.count_claim(claim, true, before.map(|_| at), &self.resources);
+        }
+        self.changes = self.changes.wrapping_add(1);
     }
 
     /// Adds an ended run to the sums of its queues, one for each family.

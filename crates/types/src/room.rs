@@ -70,13 +70,13 @@ struct Spec {
     #[serde(deserialize_with = "or_empty")]
     topology_spread_constraints: Vec<SpreadConstraint>,
     #[serde(deserialize_with = "or_empty")]
-    resource_claims: Vec<PodClaim>,
+    resource_claims: Vec<ClaimEntry>,
 }
 
 /// A claim of devices that a pod uses.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodClaim {
+struct ClaimEntry {
     name: String,
     resource_claim_name: Option<String>,
     resource_claim_template_name: Option<String>,
@@ -112,7 +112,7 @@ struct Status {
     allocated_resources: ResourceList,
     /// The names of the claims of devices that were made for the pod.
     #[serde(deserialize_with = "or_empty")]
-    resource_claim_statuses: Vec<PodClaim>,
+    resource_claim_statuses: Vec<ClaimEntry>,
 }
 
 /// The status of a container or init container, found by name.

@@ -4,66 +4,49 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use crate::{Uid, uid::UidMap};
 
-use super::{UsageLedger, live::LiveRun};
-use crate::Uid;
+/// The claims that runs hold.
+#[derive(Debug, Default)]
+pub struct ClaimHolders(UidMap<HeldClaim>);
 
 /// A claim and the runs that hold it.
 #[derive(Debug, Default)]
-pub struct HeldClaim {
+struct HeldClaim {
     /// The runs that hold the claim, by their starts in milliseconds.
     holders: BTreeSet<(i64, Uid)>,
     /// The run that the devices count in. None: the devices count in no run yet.
     counted_in: Option<Uid>,
 }
 
-impl UsageLedger {
-    /// Records that a live run holds its claims. [`Self::count_claims`] comes next.
-    pub(super) fn hold(&mut self, uid: Uid) {
-        let Some(run) = self.live.get(&uid) else { return };
-        for claim in run.claims() {
-            self.claims.entry(claim).or_default().holders.insert((run.started(), uid));
+/// The runs that the devices of a claim counted in before and count in now. None: in no run.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimChange {
+    pub before: Option<Uid>,
+    pub now: Option<Uid>,
+}
+
+impl ClaimHolders {
+    /// Records that a run with this start in milliseconds holds a claim.
+    pub fn hold(&mut self, claim: Uid, started: i64, run: Uid) {
+        self.0.entry(claim).or_default().holders.insert((started, run));
+    }
+
+    /// Records that a run holds a claim no more.
+    pub fn release(&mut self, claim: Uid, started: i64, run: Uid) {
+        if let Some(held) = self.0.get_mut(&claim) {
+            held.holders.remove(&(started, run));
         }
     }
 
-    /// Records that an ended run holds its claims no more. The next holders count them from `end`
-    /// on.
-    pub(super) fn release(&mut self, uid: Uid, run: &LiveRun, end: Timestamp) {
-        for claim in run.claims() {
-            if let Some(held) = self.claims.get_mut(&claim) {
-                held.holders.remove(&(run.started(), uid));
-            }
+    /// Has a claim count in its first holder from now on. None: that is so already.
+    pub fn count(&mut self, claim: Uid) -> Option<ClaimChange> {
+        let held = self.0.get_mut(&claim)?;
+        let now = held.holders.first().map(|(_, run)| *run);
+        let before = std::mem::replace(&mut held.counted_in, now);
+        if now.is_none() {
+            self.0.remove(&claim);
         }
-        self.count(run.claims(), end);
-    }
-
-    /// Counts each claim that a live run holds in the run of the claim's first holder.
-    pub(super) fn count_claims(&mut self, uid: Uid, at: Timestamp) {
-        let claims: Vec<Uid> = self.live.get(&uid).iter().flat_map(|run| run.claims()).collect();
-        self.count(claims.into_iter(), at);
-    }
-
-    /// Counts each of these claims in the run of its first holder: from `at` on if it has counted in
-    /// another run, otherwise since the holder's start.
-    fn count(&mut self, claims: impl Iterator<Item = Uid>, at: Timestamp) {
-        for claim in claims {
-            let Some(held) = self.claims.get_mut(&claim) else { continue };
-            let first = held.holders.first().map(|(_, uid)| *uid);
-            if held.counted_in == first {
-                continue;
-            }
-            let before = std::mem::replace(&mut held.counted_in, first);
-            if first.is_none() {
-                self.claims.remove(&claim);
-            }
-            if let Some(run) = before.and_then(|uid| self.live.get_mut(&uid)) {
-                run.count_claim(claim, false, Some(at), &self.resources);
-            }
-            if let Some(run) = first.and_then(|uid| self.live.get_mut(&uid)) {
-                run.count_claim(claim, true, before.map(|_| at), &self.resources);
-            }
-            self.changes = self.changes.wrapping_add(1);
-        }
+        (before != now).then_some(ClaimChange { before, now })
     }
 }

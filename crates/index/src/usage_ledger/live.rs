@@ -16,11 +16,19 @@ use tenure_types::{
     usage_record::{ResizedRun, ResizedUsage},
 };
 
-use super::{SeenClaim, SeenRun};
 use crate::{
     Uid,
     times::{Milliseconds, in_time, time},
 };
+
+/// A claim of devices that a pod holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenClaim {
+    /// The claim's uid.
+    pub uid: Uid,
+    /// The devices by the resource that they count as.
+    pub devices: BTreeMap<String, i64>,
+}
 
 /// The queues of a run, and the end that its ceiling sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,8 +118,13 @@ fn used_until(of: &ResizedUsage, end: Timestamp) -> u128 {
 impl LiveRun {
     /// Creates the record of a run that wasn't known before, with the amounts that its pod was
     /// bound with, as far as is known.
-    pub fn new(run: &PodRun, place: RunPlace, resources: &UsageResources, seen: &SeenRun) -> Self {
-        let claims = seen.claims.iter().map(|SeenClaim { uid, devices }| {
+    pub fn new(
+        run: &PodRun,
+        place: RunPlace,
+        resources: &UsageResources,
+        (requests, claims): (&RunRequests, &[SeenClaim]),
+    ) -> Self {
+        let claims = claims.iter().map(|SeenClaim { uid, devices }| {
             let amounts = requested(resources, devices).into();
             RunClaim { uid: *uid, is_counted: false, amounts }
         });
@@ -121,7 +134,7 @@ impl LiveRun {
             preempted: false,
             started: run.started.as_millisecond(),
             rare: (!claims.is_empty()).then(|| RareRunFacts { claims, ..RareRunFacts::default() }.into()),
-            amounts: requested(resources, seen.requests.first()).into(),
+            amounts: requested(resources, requests.first()).into(),
         };
         live.update(run, Some(place));
         live

@@ -53,7 +53,7 @@ impl UsageLedger {
             known
         });
         let added = || {
-            let mut live = LiveRun::new(run, place?, resources, pod);
+            let mut live = LiveRun::new(run, place?, resources, (&pod.requests, &pod.claims));
             if let Some(resized) = resized.get(&pod.uid) {
                 live.restore(resized.clone(), resources);
             }

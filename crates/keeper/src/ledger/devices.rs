@@ -66,9 +66,9 @@ impl<'p, K: Clone + DeserializeOwned + std::fmt::Debug> ListPages<'p, K> {
     }
 }
 
-/// The devices of a claim.
+/// The uid and the devices of a claim.
 #[derive(Clone)]
-struct ClaimedDevices {
+struct ReadClaim {
     uid: Uid,
     devices: DevicesByClass,
 }
@@ -79,7 +79,7 @@ pub struct DeviceReader {
     resources: DeviceResources,
     /// The claims of the list and of the changes since, by namespace and name, until the session has
     /// seen all changes that were missed.
-    listed: HashMap<(String, String), ClaimedDevices>,
+    listed: HashMap<(String, String), ReadClaim>,
     /// The problem that was last logged.
     problem: Option<String>,
 }
@@ -142,7 +142,7 @@ impl DeviceReader {
         let devices = claim.devices();
         if !devices.is_empty() {
             let key = (claim.namespace().unwrap_or_default(), claim.name_any());
-            self.listed.insert(key, ClaimedDevices { uid: uid(claim), devices });
+            self.listed.insert(key, ReadClaim { uid: uid(claim), devices });
         }
     }
 
@@ -163,7 +163,7 @@ impl DeviceReader {
                 Some(listed) => Some(listed),
                 None => self.read(&key).await?,
             };
-            let seen = claim.map(|ClaimedDevices { uid, devices }| SeenClaim {
+            let seen = claim.map(|ReadClaim { uid, devices }| SeenClaim {
                 uid,
                 devices: self.resources.amounts(&devices),
             });
@@ -173,10 +173,7 @@ impl DeviceReader {
     }
 
     /// Reads a claim and the classes of its devices. None: the claim is gone, or can't be read.
-    async fn read(
-        &mut self,
-        (namespace, name): &(String, String),
-    ) -> Result<Option<ClaimedDevices>, kube::Error> {
+    async fn read(&mut self, (namespace, name): &(String, String)) -> Result<Option<ReadClaim>, kube::Error> {
         let claims = Api::<ResourceClaim>::namespaced(self.client.clone(), namespace);
         let read = claims.get_opt(name).await;
         let Some(claim) = self.tolerate(read)?.flatten() else {
@@ -191,7 +188,7 @@ impl DeviceReader {
                 self.resources.put(class);
             }
         }
-        Ok(Some(ClaimedDevices { uid: uid(&claim), devices }))
+        Ok(Some(ReadClaim { uid: uid(&claim), devices }))
     }
 
     /// Logs once that the API server doesn't serve claims, or that the keeper may not read them. The
