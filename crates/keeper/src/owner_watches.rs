@@ -11,7 +11,6 @@ use kube::{Api, Client, core::ApiResource};
 use tenure_index::Uid;
 use tenure_policy::{kueue, owner_table::OwnerTable, pause};
 use tenure_service::{
-    client::client_of_metadata,
     clock::ServerClock,
     readiness::ProcessReadiness,
     served::{Kinds, ServedApiGroups},
@@ -64,7 +63,6 @@ impl Store<Owner> for OwnerStore {
 
 /// The kinds of owners that are to be followed.
 pub struct Owners {
-    /// A client for metadata alone: there are about as many owners as pods.
     client: Client,
     cluster: ClusterState,
     clock: ServerClock,
@@ -74,10 +72,10 @@ pub struct Owners {
 
 impl Owners {
     /// Begins with the kinds of the present configuration.
-    pub fn new(client: &Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
+    pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
         let mut kinds = NumberedKinds::default();
         kinds.update(&config.get().table);
-        Self { client: client_of_metadata(client), cluster, clock, config, kinds }
+        Self { client, cluster, clock, config, kinds }
     }
 }
 

@@ -169,7 +169,7 @@ impl Args {
         let synced = readiness.awaiting("the API server's clock");
         let measured = clock.clone().measure(client.clone(), synced);
         let watches = watches(handles, readiness, &self.t9k_system_namespace, self.runai_queue_version);
-        let owners = Owners::new(client, cluster.clone(), clock.clone(), config.clone());
+        let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let kinds = follow_kinds(client, owners, cluster, readiness);
         async {
             tokio::join!(watches, kinds, measured);

@@ -18,7 +18,7 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser},
 };
 use futures::{FutureExt, future::BoxFuture};
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::ACCEPT};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Limited;
 use kube::{
     Client, Config,
@@ -26,19 +26,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use prometheus_client::metrics::{counter::Counter, family::Family};
-use tower::{BoxError, Layer, Service, layer::layer_fn, service_fn};
+use tower::{BoxError, Layer, Service, layer::layer_fn};
 
 use crate::{call::Throttled, clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
 
 /// The timeout for each part of an answer: on a connection that died unnoticed, kube would wait
 /// without end. A watch without news ends earlier by itself.
 const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64 + 10);
-
-/// The form of objects in which an API server sends their metadata alone, and that of their lists.
-/// Servers that don't know the form send whole objects.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const LIST_OF_METADATA: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// The number of requests by method and code. One for the whole process, as its other metrics are.
 type RequestCounts = Family<[(&'static str, String); 2], Counter>;
@@ -94,26 +88,6 @@ impl ClientArgs {
         config.reset_reader_on_write = true;
         Ok(ClientBuilder::try_from(config)?.with_layer(&api_layer(lead, clock.clone())).build())
     }
-}
-
-/// Returns a client for watches and lists that ask for the metadata of objects alone: the API server
-/// leaves out their specs and status. It isn't for other calls.
-pub fn client_of_metadata(client: &Client) -> Client {
-    let inner = client.clone();
-    let service = service_fn(move |mut request: Request<Body>| {
-        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-        let accept = if is_watch { METADATA } else { LIST_OF_METADATA };
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
-        let client = inner.clone();
-        async move {
-            // callers look for causes of their own in it
-            client.send(request).await.map_err(|error| match error {
-                kube::Error::Service(cause) => cause,
-                error => error.into(),
-            })
-        }
-    });
-    Client::new(service, client.default_namespace())
 }
 
 /// Returns a layer with which only the leader writes, the clock learns from answers, a 429 keeps
