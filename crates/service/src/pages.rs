@@ -4,7 +4,13 @@
 
 use http::{Method, Request};
 use http_body_util::LengthLimitError;
-use kube::client::Body;
+use kube::{
+    Api,
+    api::{ListParams, VersionMatch},
+    client::Body,
+    core::ObjectList,
+};
+use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The most objects of a page. Few objects have more than 20 KiB.
@@ -50,6 +56,51 @@ impl PageSize {
     pub async fn turn(self) -> Option<SemaphorePermit<'static>> {
         // an error would mean that the semaphore was closed, which never happens
         if self.0 < LARGEST { LARGE.acquire().await.ok() } else { None }
+    }
+}
+
+/// The pages of a list, one after the other.
+pub struct ListPages<'p, K> {
+    api: Api<K>,
+    params: ListParams,
+    size: &'p mut PageSize,
+    /// The version of the list. None: the last page hasn't been read, or names no version.
+    pub version: Option<String>,
+    is_whole: bool,
+    /// The turn of the last page, until the caller asks for the next one.
+    turn: Option<SemaphorePermit<'static>>,
+}
+
+impl<'p, K: Clone + DeserializeOwned + std::fmt::Debug> ListPages<'p, K> {
+    /// Begins a list of the objects at exactly a version. None: of the present objects.
+    pub fn new(api: Api<K>, mut params: ListParams, exact: Option<&str>, size: &'p mut PageSize) -> Self {
+        params.version_match = exact.map(|_| VersionMatch::Exact);
+        params.resource_version = exact.map(str::to_owned);
+        Self { api, params, size, version: None, is_whole: false, turn: None }
+    }
+
+    /// Reads the next page. None: the list is whole.
+    pub async fn next(&mut self) -> Result<Option<Vec<K>>, kube::Error> {
+        while !self.is_whole {
+            self.params.limit = Some(self.size.objects());
+            // two turns at a time would wait for each other
+            self.turn = None;
+            self.turn = self.size.turn().await;
+            let ObjectList { metadata, items, .. } = match self.api.list(&self.params).await {
+                Err(error) if self.size.shrink_after(&error) => continue,
+                list => list?,
+            };
+            self.params.continue_token = metadata.continue_.filter(|token| !token.is_empty());
+            // the token has the version
+            (self.params.version_match, self.params.resource_version) = (None, None);
+            if self.params.continue_token.is_none() {
+                self.is_whole = true;
+                self.version = metadata.resource_version.filter(|version| !version.is_empty());
+            }
+            return Ok(Some(items));
+        }
+        self.turn = None;
+        Ok(None)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{Uid, uid::UidMap};
 pub struct Relist {
     /// The runs that go on.
     live: UidMap<LiveRun>,
-    /// The requests of those that hold claims, which are known once all holders are.
+    /// The requests of the runs that hold claims. They are judged once all holders are known.
     holding: Vec<(Uid, RunRequests)>,
     /// The runs that have ended, with their last state.
     ended: Vec<(Uid, LiveRun, EndedRun)>,

@@ -8,12 +8,11 @@ use std::{collections::HashMap, pin::pin, time::Duration};
 use futures::StreamExt;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, VersionMatch, WatchParams},
-    core::{ObjectList, WatchEvent},
+    api::{ListParams, WatchParams},
+    core::WatchEvent,
 };
-use serde::de::DeserializeOwned;
 use tenure_index::{SeenClaim, Uid};
-use tenure_service::pages::PageSize;
+use tenure_service::pages::{ListPages, PageSize};
 use tenure_types::{
     devices::{DeviceClass, DeviceResources, DevicesByClass, ResourceClaim},
     room::PodWithRoom,
@@ -25,46 +24,6 @@ use tracing::warn;
 const REPLAY_SECONDS: u32 = 1;
 /// The timeout of that watch.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The pages of a list, one after the other.
-pub struct ListPages<'p, K> {
-    api: Api<K>,
-    params: ListParams,
-    size: &'p mut PageSize,
-    /// The version of the list. None: the last page hasn't been read, or names no version.
-    pub version: Option<String>,
-    is_whole: bool,
-}
-
-impl<'p, K: Clone + DeserializeOwned + std::fmt::Debug> ListPages<'p, K> {
-    /// Begins a list of the objects at exactly a version. None: of the present objects.
-    pub fn new(api: Api<K>, mut params: ListParams, exact: Option<&str>, size: &'p mut PageSize) -> Self {
-        params.version_match = exact.map(|_| VersionMatch::Exact);
-        params.resource_version = exact.map(str::to_owned);
-        Self { api, params, size, version: None, is_whole: false }
-    }
-
-    /// Reads the next page. None: the list is whole.
-    pub async fn next(&mut self) -> Result<Option<Vec<K>>, kube::Error> {
-        while !self.is_whole {
-            self.params.limit = Some(self.size.objects());
-            let _turn = self.size.turn().await;
-            let ObjectList { metadata, items, .. } = match self.api.list(&self.params).await {
-                Err(error) if self.size.shrink_after(&error) => continue,
-                list => list?,
-            };
-            self.params.continue_token = metadata.continue_.filter(|token| !token.is_empty());
-            // the token has the version
-            (self.params.version_match, self.params.resource_version) = (None, None);
-            if self.params.continue_token.is_none() {
-                self.is_whole = true;
-                self.version = metadata.resource_version.filter(|version| !version.is_empty());
-            }
-            return Ok(Some(items));
-        }
-        Ok(None)
-    }
-}
 
 /// The uid and the devices of a claim.
 #[derive(Clone)]
@@ -90,8 +49,8 @@ impl DeviceReader {
         Self { client, resources: DeviceResources::default(), listed: HashMap::new(), problem: None }
     }
 
-    /// Lists all claims, at exactly a version if it is given, and adds those that were allocated
-    /// later, if they are gone again or not.
+    /// Lists all claims at exactly a version, and adds the claims that were allocated since then, also
+    /// those that are deleted by now. None for `exact`: lists the present claims.
     pub async fn list(&mut self, exact: Option<&str>) -> Result<(), kube::Error> {
         self.listed = HashMap::new();
         let result = match self.list_classes().await {

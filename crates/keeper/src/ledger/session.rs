@@ -14,18 +14,16 @@ use kube::{
 };
 use tenure_index::{SeenRun, StreamClock};
 use tenure_policy::usage::SeenAt;
-use tenure_service::{log::with_causes, pages::PageSize};
+use tenure_service::{
+    log::with_causes,
+    pages::{ListPages, PageSize},
+};
 use tenure_types::{projection::Pod, room::PodWithRoom};
 use thiserror::Error;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::{
-    RecordStore,
-    count::UsageCounter,
-    devices::{DeviceReader, ListPages},
-    record::RecordError,
-};
+use super::{RecordStore, count::UsageCounter, devices::DeviceReader, record::RecordError};
 use crate::handles::Handles;
 
 /// The field selector for bound pods: a pod uses nothing before it is bound.
