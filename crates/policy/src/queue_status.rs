@@ -5,11 +5,10 @@
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tenure_types::{
     keys,
-    projection::{ObservedStatus, READY},
+    projection::{JsonText, ObservedStatus, READY},
     runai::QueueVersion,
 };
 
@@ -115,7 +114,7 @@ impl QueueReport {
         now: Timestamp,
     ) -> Option<Condition> {
         let (status, reason, message) = self.place.as_ref()?.words();
-        let before = Condition::deserialize(&observed.ready).ok().filter(|before| before.status == status);
+        let before = observed.ready.read().filter(|before: &Condition| before.status == status);
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         Some(Condition {
             type_: READY.into(),
@@ -129,15 +128,16 @@ impl QueueReport {
 
     /// Returns the difference between the status that a queue of this generation has and this one.
     pub fn difference(&self, observed: &ObservedStatus, generation: Option<i64>) -> Difference {
-        let own = self.own();
-        let is = |field: &str| own.get(field).unwrap_or(&Value::Null);
+        let mut own = self.own();
+        let mut is = |field: &str| JsonText::from(own.remove(field).unwrap_or_default());
         let ready = self.ready(generation, observed, Timestamp::UNIX_EPOCH);
-        let own = observed.workloads != *is("workloads")
-            || observed.next_expiry != *is("nextExpiry")
-            || ready.is_some_and(|ready| Condition::deserialize(&observed.ready).ok() != Some(ready));
-        let children = match &observed.child_queues {
-            Value::Null => !self.children.is_empty(),
-            names => *names != json!(self.children),
+        let own = observed.workloads != is("workloads")
+            || observed.next_expiry != is("nextExpiry")
+            || ready.is_some_and(|ready| observed.ready.read().as_ref() != Some(&ready));
+        let children = if observed.child_queues.is_null() {
+            !self.children.is_empty()
+        } else {
+            observed.child_queues != json!(self.children).into()
         };
         Difference { children, own }
     }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn only_a_next_expiry_that_there_is_none_of_has_to_be_taken_away() {
-        let observed = |next_expiry: Value| ObservedStatus { next_expiry, ..ObservedStatus::default() };
+        let observed = |next: Value| ObservedStatus { next_expiry: next.into(), ..ObservedStatus::default() };
         let (some, none) = (report(), QueueReport { next_expiry: None, ..report() });
         let left = json!("2026-01-02T03:04:05Z");
         let removal = json!({"metadata": {"uid": "u"}, "status": {"nextExpiry": null}});

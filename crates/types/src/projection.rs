@@ -6,6 +6,7 @@
 
 mod budget;
 mod event;
+mod json_text;
 mod pod;
 mod resource;
 mod slim;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::{Written, keys, runai, tensorstack};
 pub use budget::{BudgetSpec, BudgetStatus, PodDisruptionBudget};
 pub use event::Event;
+pub use json_text::JsonText;
 pub use pod::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup};
 pub(crate) use slim::slim;
 pub use slim::{controller, metadata};
@@ -64,18 +66,18 @@ pub struct RunaiQueueObject {
 
 /// The status fields that Tenure writes, as raw JSON: what can't be read must still be replaced.
 /// Null if absent.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedStatus {
     /// The names of child queues: a list.
-    pub child_queues: Value,
+    pub child_queues: JsonText,
     /// The numbers of workloads: a map.
-    pub workloads: Value,
+    pub workloads: JsonText,
     /// The next expiry: a time.
-    pub next_expiry: Value,
+    pub next_expiry: JsonText,
     /// The condition `Ready`.
     #[serde(rename = "conditions", deserialize_with = "ready")]
-    pub ready: Value,
+    pub ready: JsonText,
 }
 
 /// The type of the condition of a queue that says if its place in the tree is sound.
@@ -228,11 +230,11 @@ fn observed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObservedStatus
 }
 
 /// Reads a list of conditions, and keeps the one of type `Ready`. Null: the list has none.
-fn ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+fn ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JsonText, D::Error> {
     let mut conditions = Value::deserialize(deserializer)?;
     let all = conditions.as_array_mut().into_iter().flatten();
     let ready = all.map(Value::take).find(|of| of.get("type").and_then(Value::as_str) == Some(READY));
-    Ok(ready.unwrap_or_default())
+    Ok(ready.unwrap_or_default().into())
 }
 
 /// Reads a spec of T9k. A field that can't be read hides no other.
@@ -327,10 +329,11 @@ mod tests {
                 .status
         };
         let status = observed(json!({"childQueues": "a", "workloads": {"running": 1}, "conditions": [{}]}));
-        assert_eq!((status.child_queues, status.workloads), (json!("a"), json!({"running": 1})));
-        assert_eq!((status.next_expiry, status.ready), (Value::Null, Value::Null));
+        assert_eq!(status.child_queues, json!("a").into());
+        assert_eq!(status.workloads, json!({"running": 1}).into());
+        assert!(status.next_expiry.is_null() && status.ready.is_null());
         let ready = json!({"type": "Ready", "status": "x"});
-        assert_eq!(observed(json!({"conditions": [{"type": "Orphan"}, ready]})).ready, ready);
+        assert_eq!(observed(json!({"conditions": [{"type": "Orphan"}, ready]})).ready, ready.into());
         for nothing in [json!({}), json!(null), json!("x"), json!([])] {
             assert_eq!(observed(nothing), ObservedStatus::default());
         }
@@ -339,7 +342,7 @@ mod tests {
             let queue: RunaiQueueV2Object = serde_json::from_value(json!({"metadata": metadata})).unwrap();
             queue.observed_status()
         };
-        assert_eq!(of_annotation(r#"{"nextExpiry": "soon"}"#).next_expiry, json!("soon"));
+        assert_eq!(of_annotation(r#"{"nextExpiry": "soon"}"#).next_expiry, json!("soon").into());
         assert_eq!(of_annotation("soon"), ObservedStatus::default());
     }
 

@@ -45,7 +45,7 @@ impl<Q: ReadQueue + ObservedQueue> Store<Q> for KnownQueues {
 
     fn apply(&mut self, queue: Q) {
         let name = String::of_object(queue.meta());
-        let running = RunningWorkloads::read(&queue.observed_status().workloads);
+        let running = RunningWorkloads::read(&queue.observed_status().workloads.read().unwrap_or_default());
         if running.workloads == 0 {
             self.running.write().remove(&name);
         } else {

@@ -251,8 +251,10 @@ mod tests {
     fn children_that_are_anothers_are_left_alone_until_others_are_to_be_written_or_nobody_has_them() {
         let world = World::new();
         let write = world.to_write(&report(1, &["a"])).unwrap();
-        let theirs =
-            |running: u32| ObservedStatus { child_queues: json!(["x"]), ..says(&report(running, &[])) };
+        let theirs = |running: u32| ObservedStatus {
+            child_queues: json!(["x"]).into(),
+            ..says(&report(running, &[]))
+        };
         world.0.written(&write, Some(theirs(1)));
         assert_eq!(world.to_write(&report(1, &["a"])), None);
         let write = world.to_write(&report(2, &["a"])).unwrap();
