@@ -11,7 +11,10 @@ mod order;
 mod record;
 mod work;
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Bound,
+};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -70,7 +73,9 @@ pub struct Deadlines {
     lack_evidence: HashSet<Uid>,
     /// Pods whose workload may show another end than its run has. None: nothing asks for them, and
     /// nothing is recorded.
-    pub moved_ends: Option<HashSet<Uid>>,
+    pub moved_ends: Option<BTreeSet<Uid>>,
+    /// The pod of `moved_ends` that was last looked at.
+    last_moved_end: Option<Uid>,
     /// The namespaces and controllers of pods that have left since ends were last followed.
     pub left: HashSet<(ArcStr, Controller)>,
 }
@@ -273,10 +278,16 @@ impl Deadlines {
         self.orders.expiries.len()
     }
 
-    /// Takes the pods whose workload may show another end than its run has. Without a list, takes
-    /// all pods.
-    pub fn take_moved_ends(&mut self) -> HashSet<Uid> {
-        self.moved_ends.take().unwrap_or_else(|| self.pods.keys().copied().collect())
+    /// Returns up to `most` pods whose workload may show another end than its run has, in turn: those
+    /// with the next uids after the last call's, and then the first ones. Without a list, all pods
+    /// are listed.
+    pub fn next_moved_ends(&mut self, most: usize) -> Vec<Uid> {
+        let moved = self.moved_ends.get_or_insert_with(|| self.pods.keys().copied().collect());
+        let after = self.last_moved_end.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = moved.range((after, Bound::Unbounded)).chain(moved.iter());
+        let next: Vec<Uid> = next.take(most.min(moved.len())).copied().collect();
+        self.last_moved_end = next.last().copied();
+        next
     }
 
     /// Takes pods off the list of those whose workload may show another end.

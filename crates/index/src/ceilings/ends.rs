@@ -45,21 +45,22 @@ enum EndCheck {
 }
 
 impl CeilingIndex {
-    /// Returns the workloads whose objects show another end than their run has, in no order. The
-    /// first call looks at all pods. Each further call looks at pods that were planned again, whose
-    /// workload's object has changed, or whose workload was stale or too young before.
-    pub fn stale_ends(&mut self, now: Timestamp) -> Vec<StaleEnd> {
+    /// Returns workloads whose objects show another end than their run has, in no order. A call
+    /// looks at up to `most` pods, and the next call goes on from there. The first calls look at all
+    /// pods. Further calls look at pods that were planned again, whose workload's object has changed,
+    /// or whose workload was stale or too young before.
+    pub fn stale_ends(&mut self, now: Timestamp, most: usize) -> Vec<StaleEnd> {
         self.reschedule();
-        let (mut checks, mut still) = (HashMap::new(), HashSet::new());
-        for uid in self.reader.deadlines.take_moved_ends() {
+        let (mut checks, mut right) = (HashMap::new(), Vec::new());
+        for uid in self.reader.deadlines.next_moved_ends(most) {
             let Some((namespace, object)) = self.object_of(uid) else { continue };
             let check = checks.entry((namespace.clone(), object));
             match check.or_insert_with(|| self.check_end(&namespace, object, now)) {
-                EndCheck::Right => {}
-                EndCheck::Later | EndCheck::Stale(_) => _ = still.insert(uid),
+                EndCheck::Right => right.push(uid),
+                EndCheck::Later | EndCheck::Stale(_) => {}
             }
         }
-        self.reader.deadlines.moved_ends = Some(still);
+        self.reader.deadlines.end_is_shown(&right);
         let stale = |check| if let EndCheck::Stale(stale) = check { Some(stale) } else { None };
         checks.into_values().filter_map(stale).collect()
     }
@@ -205,7 +206,7 @@ mod tests {
 
         /// The objects that show another end, with the end that they are to show.
         fn stale(&mut self, now: i64) -> Vec<(String, Option<i64>)> {
-            let stale = self.0.stale_ends(at(now));
+            let stale = self.0.stale_ends(at(now), 100);
             let named = |stale: &StaleEnd| {
                 let known = ["a", "b", "job", "other"].into_iter().find(|of| Uid::of(of) == stale.object);
                 (known.unwrap().to_owned(), stale.end.map(|end| end.as_second() - at(0).as_second()))
@@ -262,7 +263,7 @@ mod tests {
         world.job("job", Some(50));
         world.queue("");
         assert_eq!(world.stale(20), [("job".to_owned(), None)]);
-        let stale = world.0.stale_ends(at(20)).remove(0);
+        let stale = world.0.stale_ends(at(20), 100).remove(0);
         let batch = world.0.take_stale_end(&stale, 0, at(20)).unwrap();
         assert_eq!((batch.task, batch.first.announced_end), (Task::Withdraw, Some(at(50))));
         world.job("job", None);
@@ -274,7 +275,7 @@ mod tests {
         let mut world = World::new("100s");
         world.pod("a", Some("job"), 0, None);
         world.pod("b", Some("job"), 0, None);
-        let stale = world.0.stale_ends(at(10)).remove(0);
+        let stale = world.0.stale_ends(at(10), 100).remove(0);
         let batch = world.0.take_stale_end(&stale, 3, at(10)).unwrap();
         assert_eq!((batch.task, batch.first.deadline, batch.first.attempts), (Task::Note, at(100), 3));
         assert_eq!(world.stale(11), []);
@@ -282,6 +283,21 @@ mod tests {
         assert_eq!(world.stale(11), one("job", 100));
         world.job("job", Some(100));
         assert_eq!(world.0.take_stale_end(&stale, 0, at(11)), None);
+    }
+
+    #[test]
+    fn a_call_looks_at_some_pods_and_the_next_calls_look_at_the_others_in_turn() {
+        let mut world = World::new("100s");
+        let names = ["a", "b", "job", "other"];
+        for name in names {
+            world.pod(name, None, 0, None);
+        }
+        let mut all = names.map(Uid::of).to_vec();
+        all.sort_unstable();
+        let turn = |_| world.0.stale_ends(at(10), 1).into_iter().map(|stale| stale.object);
+        assert_eq!((0..8).flat_map(turn).collect::<Vec<_>>(), [all.clone(), all].concat());
+        world.pod("b", None, 0, Some(100));
+        assert_eq!(world.stale(10).len(), 3);
     }
 
     #[test]
