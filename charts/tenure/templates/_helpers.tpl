@@ -657,6 +657,8 @@ The flags of the keeper, as "tenure.args" takes them.
 {{- /* the last two are T9k's names of the first two */}}
 {{- $flags := list
   (list "admin-listen" (printf ":%v" ($keeper.adminPort | default 8080)) "keeper.adminPort")
+  (list "admin-tls-cert-file" (include "tenure.monitoring.certificate" . | empty | ternary "" "/admin-certs/tls.crt") "monitoring.tls.secretName")
+  (list "admin-tls-key-file" (include "tenure.monitoring.certificate" . | empty | ternary "" "/admin-certs/tls.key") "monitoring.tls.secretName")
   (list "t9k-system-namespace" .Values.t9k.systemNamespace "t9k.systemNamespace")
   (list "runai-queue-version" (include "tenure.runaiQueueVersion" .) "queueVersion")
   (list "priority-class-threshold" $keeper.priorityClassThreshold "keeper.priorityClassThreshold")
@@ -830,8 +832,9 @@ securityContext:
 {{- /* Takes (list $ component). */}}
 {{- define "tenure.probes" -}}
 {{- $values := get (first .).Values (last .) }}
-{{- $live := dict "httpGet" (dict "path" "/livez" "port" "admin") }}
-{{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "admin") "periodSeconds" 5 -}}
+{{- $over := include "tenure.monitoring.certificate" (first .) | empty | ternary dict (dict "scheme" "HTTPS") }}
+{{- $live := dict "httpGet" (merge (dict "path" "/livez" "port" "admin") $over) }}
+{{- $ready := dict "httpGet" (merge (dict "path" "/readyz" "port" "admin") $over) "periodSeconds" 5 -}}
 livenessProbe:
   {{- mergeOverwrite $live ($values.livenessProbe | default dict) | toYaml | nindent 2 }}
 readinessProbe:

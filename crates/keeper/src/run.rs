@@ -86,7 +86,7 @@ impl Args {
             metrics,
             usage,
         }));
-        let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
+        let admin = self.admin.clone().serve(readiness.clone(), metrics_page, handles.client.clone()).await?;
         let followed = self.follow(&handles, &readiness);
         let everything = async |shutdown: CancellationToken| {
             let known = async {

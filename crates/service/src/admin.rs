@@ -1,7 +1,10 @@
-//! The admin port of both servers: `/livez`, `/readyz` and `/metrics`, over plain HTTP without
-//! credentials. `/live` and `/ready` are the same by other names.
+//! The admin port of both servers: `/livez`, `/readyz` and `/metrics`. `/live` and `/ready` are the
+//! same by other names.
+//!
+//! Without a certificate the port serves plain HTTP, without credentials. With one it serves HTTPS,
+//! and `/metrics` is for those that [`MetricsAccess`] admits; probes need no credentials.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use axum::{
@@ -9,11 +12,16 @@ use axum::{
     body::Bytes,
     extract::State,
     http::{StatusCode, header::CONTENT_TYPE},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::get,
 };
+use axum_server::tls_rustls::RustlsAcceptor;
 use clap::Args;
+use futures::{FutureExt, future::BoxFuture};
+use kube::Client;
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
+use rustls::server::NoClientAuth;
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep_until},
@@ -21,8 +29,14 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    address::ListenAddress, client, listener::ListenerLimits, process::ProcessMetrics,
+    address::ListenAddress,
+    client,
+    listener::ListenerLimits,
+    metrics_access::MetricsAccess,
+    process::ProcessMetrics,
     readiness::ProcessReadiness,
+    tls::{CertificateFiles, CertificateOrigin, HANDSHAKE_TIMEOUT, ServedCertificate},
+    validity::CertificateEnds,
 };
 
 /// The most connections. Those of kubelets and of Prometheus are few.
@@ -34,6 +48,9 @@ const CONNECTIONS: usize = 1024;
 const PAUSES: u32 = 9;
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The time between two checks of the certificate's files.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Returns a registry with the version of Tenure, the resources of the process, and its requests to
 /// the API server. The metrics of a program are a part of it, below a prefix of their own.
@@ -48,50 +65,89 @@ pub fn registry(version: &'static str) -> Registry {
 }
 
 /// The address of probes and metrics.
+#[allow(clippy::struct_field_names, reason = "they are the names of the flags")]
 #[derive(Clone, Debug, Args)]
 pub struct AdminArgs {
-    /// Address of the admin port, which serves /livez, /readyz and /metrics over plain HTTP; without a host, on all
-    /// interfaces
+    /// Address of the admin port, which serves /livez, /readyz and /metrics; without a host, on all interfaces
     #[arg(long, visible_alias = "metrics-addr", value_name = "ADDRESS", default_value = ":8080")]
     admin_listen: ListenAddress,
+
+    /// The certificate chain of the admin port, in PEM. With it, the port serves HTTPS, and /metrics answers only clients
+    /// with the token of a user that may get the path /metrics. Without it, the port serves plain HTTP to all. A changed
+    /// file is taken up without a restart
+    #[arg(long, value_name = "FILE", requires = "admin_tls_key_file")]
+    admin_tls_cert_file: Option<PathBuf>,
+
+    /// The private key of the admin port, in PEM
+    #[arg(long, value_name = "FILE", requires = "admin_tls_cert_file")]
+    admin_tls_key_file: Option<PathBuf>,
 }
 
 impl AdminArgs {
-    /// Binds the port, and serves it as long as the returned future is polled.
+    /// Binds the port, and serves it as long as the returned future is polled. `client` is the one
+    /// that asks about the readers of metrics.
     ///
     /// # Errors
-    /// If the port can't be bound. The message names the flag.
+    /// If the port can't be bound, or the files are no usable pair. The message names the flag.
     pub async fn serve(
         self,
         readiness: ProcessReadiness,
-        registry: Registry,
-    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
-        let Self { admin_listen } = self;
+        mut registry: Registry,
+        client: Client,
+    ) -> anyhow::Result<BoxFuture<'static, anyhow::Result<()>>> {
+        let Self { admin_listen, admin_tls_cert_file, admin_tls_key_file } = self;
         let context = || format!("--admin-listen {admin_listen}");
         let listener = admin_listen.bind().await.with_context(context)?;
-        info!(address = %listener.local_addr()?, "Serving probes and metrics");
-        let mut server =
-            axum_server::from_tcp(listener)?.acceptor(ListenerLimits::new(CONNECTIONS)).http1_only();
+        let (address, limits) = (listener.local_addr()?, ListenerLimits::new(CONNECTIONS));
+        let server = axum_server::from_tcp(listener)?;
+        let Some((certificate, key)) = admin_tls_cert_file.zip(admin_tls_key_file) else {
+            info!(%address, "Serving probes and metrics");
+            let mut server = server.acceptor(limits).http1_only();
+            ListenerLimits::of_server(&mut server);
+            let router = router(readiness, registry, None).into_make_service();
+            // the future is large, and would be in every future around it
+            return Ok(async move { Ok(server.serve(router).await?) }.boxed());
+        };
+        let origin = CertificateOrigin::Files(CertificateFiles {
+            certificate: ("admin-tls-cert-file", certificate),
+            key: ("admin-tls-key-file", key),
+        });
+        let ends = CertificateEnds::register(registry.sub_registry_with_prefix("tenure_admin"));
+        // the process does its work without metrics
+        let mut certificate =
+            ServedCertificate { origin, clients: Arc::new(NoClientAuth), ends, valid: None };
+        let (pair, config) = certificate.first().await?;
+        info!(%address, "Serving probes and metrics over TLS");
+        let tls = RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT).acceptor(limits);
+        let mut server = server.acceptor(tls);
         ListenerLimits::of_server(&mut server);
-        // the future is large, and would be in every future around it
-        let future = Box::pin(server.serve(router(readiness, registry).into_make_service()));
-        Ok(async { Ok(future.await?) })
+        let access = MetricsAccess::new(client);
+        let router = router(readiness, registry, Some(access)).into_make_service();
+        let both = async move {
+            tokio::select! {
+                result = server.serve(router) => Ok(result?),
+                () = certificate.reload(config, pair, RELOAD_INTERVAL) => Ok(()),
+            }
+        };
+        Ok(both.boxed())
     }
 }
 
 /// Returns the routes of the admin port. `/livez` always succeeds, and `/readyz` fails with 503 and
-/// the reason.
-pub fn router(readiness: ProcessReadiness, registry: Registry) -> Router {
+/// the reason. Without `access`, all may read the metrics.
+pub fn router(readiness: ProcessReadiness, registry: Registry, access: Option<MetricsAccess>) -> Router {
+    let text = Arc::new(MetricsText { registry, last: Mutex::default() });
+    let mut read = get(metrics).with_state(text);
+    if let Some(access) = access {
+        read = read.layer(from_fn_with_state(Arc::new(access), MetricsAccess::admit));
+    }
     Router::new()
         // liveness never depends on the cluster: a restart mends nothing there
         .route("/livez", get(live))
         .route("/live", get(live))
         .route("/readyz", get(ready).with_state(readiness.clone()))
         .route("/ready", get(ready).with_state(readiness))
-        .route(
-            "/metrics",
-            get(metrics).with_state(Arc::new(MetricsText { registry, last: Mutex::default() })),
-        )
+        .route("/metrics", read)
 }
 
 /// The metrics as text, written once for all requests that wait for them.
@@ -208,6 +264,23 @@ mod tests {
         Program::try_parse_from([&["program"], arguments].concat()).map(|program| program.admin)
     }
 
+    /// Returns a client of an API server that doesn't answer.
+    fn client() -> Client {
+        crate::install_crypto_provider();
+        Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_belong_together() {
+        for flag in ["--admin-tls-cert-file=a", "--admin-tls-key-file=a"] {
+            let refusal = admin(&[flag]).unwrap_err().to_string();
+            assert!(
+                refusal.contains("--admin-tls-cert-file") && refusal.contains("--admin-tls-key-file"),
+                "{refusal}"
+            );
+        }
+    }
+
     #[test]
     fn the_address_has_the_default_and_the_name_of_the_text() {
         assert_eq!(admin(&[]).unwrap().admin_listen.to_string(), ":8080");
@@ -220,7 +293,7 @@ mod tests {
     async fn connections_with_endless_headers_are_closed_and_probes_are_answered() {
         let (readiness, port) = (ProcessReadiness::default(), free_port());
         let served = admin(&["--admin-listen", &format!("127.0.0.1:{port}")]).unwrap();
-        let served = tokio::spawn(served.serve(readiness, Registry::default()).await.unwrap());
+        let served = tokio::spawn(served.serve(readiness, Registry::default(), client()).await.unwrap());
         let endless = |number: u8| async move {
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind(([127, 0, 0, 2 + number % 8], 0).into()).unwrap();
@@ -262,9 +335,11 @@ mod tests {
     async fn an_address_in_use_is_named_with_its_flag() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap().to_string();
-        let served = admin(&["--admin-listen", &address])
-            .unwrap()
-            .serve(ProcessReadiness::default(), Registry::default());
+        let served = admin(&["--admin-listen", &address]).unwrap().serve(
+            ProcessReadiness::default(),
+            Registry::default(),
+            client(),
+        );
         let error = format!("{:#}", served.await.err().unwrap());
         assert!(error.starts_with(&format!("--admin-listen {address}: ")), "{error}");
     }
@@ -275,7 +350,7 @@ mod tests {
         let mut registry = Registry::with_prefix("tenure");
         registry.register("deeds", "What was done", counter);
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = router(readiness.clone(), registry).oneshot(request).await.unwrap();
+        let response = router(readiness.clone(), registry, None).oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())

@@ -22,6 +22,7 @@ pub mod limit;
 mod listener;
 pub mod log;
 pub mod metrics;
+mod metrics_access;
 pub mod pages;
 pub mod process;
 pub mod readiness;

@@ -1,5 +1,5 @@
 //! Serving HTTPS, with a certificate that may change and a shutdown that drains. Called by the
-//! webhook's `run` alone: the keeper serves no HTTPS.
+//! webhook's `run` alone. The admin port of both servers has a certificate of its own.
 //!
 //! Each request gets two extensions: the chain that the client has shown, for [`ClientCa::verify`],
 //! and its [`Peer`].
@@ -35,12 +35,12 @@ use crate::{
     readiness::ProcessReadiness,
     validity::CertificateEnds,
 };
-use certificate::{CertificateOrigin, ServedCertificate};
+pub(crate) use certificate::{CertificateFiles, CertificateOrigin, ServedCertificate};
 
 pub use certificate::MadeCertificate;
 
 /// The timeout for the handshake of a client.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The most connections. An API server opens a connection for each call under way when the
 /// authority changes.
@@ -113,10 +113,13 @@ impl TlsArgs {
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
         let origin = match made {
-            None => CertificateOrigin::Files { certificate: tls_cert_file, key: tls_key_file },
+            None => CertificateOrigin::Files(CertificateFiles {
+                certificate: ("tls-cert-file", tls_cert_file),
+                key: ("tls-key-file", tls_key_file),
+            }),
             Some(made) => CertificateOrigin::Made(made),
         };
-        let valid = readiness.awaiting("a certificate that is valid");
+        let valid = Some(readiness.awaiting("a certificate that is valid"));
         let mut certificate = ServedCertificate { origin, clients, ends: ends.clone(), valid };
         let (pair, config) = tokio::select! {
             first = certificate.first() => first?,

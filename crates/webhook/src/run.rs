@@ -63,9 +63,9 @@ impl Args {
         let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
+        let admin = self.admin.clone().serve(readiness.clone(), metrics_page, client.clone()).await?;
         let following =
             Box::pin(follow_cluster(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
-        let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let authorities = callers.authorities();
         let router = callers.admit(handlers.router(&metrics), metrics);
         signals

@@ -21,7 +21,9 @@ pub fn operators_kinds() -> Vec<Value> {
         "action": text, "regex": text, "targetLabel": text, "sourceLabels": {"type": "array", "items": text},
     }}});
     let endpoints = json!({"type": "array", "items": {"type": "object", "properties": {
-        "port": text, "path": text, "interval": duration, "scrapeTimeout": duration,
+        "port": text, "path": text, "interval": duration, "scrapeTimeout": duration, "scheme": text,
+        "bearerTokenFile": text, "authorization": {"type": "object", "properties": {"credentials": texts}},
+        "tlsConfig": {"type": "object", "properties": {"insecureSkipVerify": {"type": "boolean"}}},
         "relabelings": relabelings, "metricRelabelings": relabelings,
     }}});
     let rule = json!({"type": "object", "required": ["expr"], "properties": {
@@ -158,6 +160,60 @@ async fn a_service_monitor_brings_its_service_and_a_pod_monitor_does_not() {
             render("test", &json!({"monitoring": {"monitor": {"enabled": true, "kind": kind}}})).await;
         assert_eq!(kinds(&objects)["Service"], services, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn with_a_certificate_probes_and_monitor_use_https_and_both_programs_may_ask_who_reads_the_metrics() {
+    let tls = |monitor: Value| json!({"monitoring": {"tls": {"secretName": "admin"}, "monitor": monitor}});
+    let of_service = tls(json!({"enabled": true, "kind": "ServiceMonitor"}));
+    let rendered = helm(shared().await, "template", "monitored", &of_service, &[]).await.success().unwrap();
+    let objects = parse(&rendered);
+    assert_accepted(&rendered, objects.len()).await;
+    for component in ["keeper", "webhook"] {
+        let name = format!("monitored-tenure-{component}");
+        let pod = &find(&objects, "Deployment", &name)["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        for probe in ["livenessProbe", "readinessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS", "{component}");
+        }
+        let has = |field: &Value, item: Value| field.as_array().unwrap().contains(&item);
+        for (flag, file) in [("cert", "crt"), ("key", "key")] {
+            let flag = json!(format!("--admin-tls-{flag}-file=/admin-certs/tls.{file}"));
+            assert!(has(&container["args"], flag), "{component}");
+        }
+        let mount = json!({"name": "admin-certs", "mountPath": "/admin-certs", "readOnly": true});
+        assert!(has(&container["volumeMounts"], mount), "{component}");
+        let rules = &find(&objects, "ClusterRole", &name)["rules"];
+        for (group, resource) in
+            [("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews")]
+        {
+            let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": ["create"]});
+            assert!(has(rules, rule), "{component}: {resource}");
+        }
+    }
+    let endpoint = &find(&objects, "ServiceMonitor", "monitored-tenure")["spec"]["endpoints"][0];
+    assert_eq!(
+        (&endpoint["scheme"], &endpoint["tlsConfig"]),
+        (&json!("https"), &json!({"insecureSkipVerify": true}))
+    );
+    assert!(endpoint["bearerTokenFile"].is_string(), "{endpoint}");
+    assert_eq!(
+        find(&objects, "ClusterRole", "monitored-tenure-metrics-reader")["rules"],
+        json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    );
+
+    let of_pods = tls(json!({"enabled": true, "kind": "PodMonitor"}));
+    let refused = helm(shared().await, "template", "monitored", &of_pods, &[]).await;
+    assert!(refused.stderr.contains("monitoring.monitor.authorization must name"), "{}", refused.stderr);
+    let credentials = json!({"credentials": {"name": "token", "key": "token"}});
+    let given = json!({"enabled": true, "authorization": credentials, "tlsConfig": {"serverName": "a"}});
+    let objects = render("test", &tls(given)).await;
+    let endpoint = &find(&objects, "PodMonitor", "test-tenure")["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["authorization"]["credentials"]["name"], "token");
+    assert_eq!(
+        (&endpoint["tlsConfig"], endpoint.get("bearerTokenFile")),
+        (&json!({"serverName": "a"}), None)
+    );
 }
 
 fn alerts(objects: &[Value]) -> Vec<Value> {

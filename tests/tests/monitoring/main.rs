@@ -13,3 +13,4 @@ mod expressions;
 mod past;
 mod promql;
 mod running;
+mod secure;

@@ -28,6 +28,7 @@ also: a condition of CEL that an update must meet.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, get]
+{{- include "tenure.writes.reviews" . }}
 # patch: a pod without an owner gets an annotation with its end, a bound one evidence of its queue, and one within a floor marks
 - apiGroups: [""]
   resources: [pods]
@@ -97,7 +98,20 @@ also: a condition of CEL that an update must meet.
 {{- end }}
 {{- end }}
 
+{{- /* The questions of both servers, who reads the metrics and may this user. */}}
+{{- define "tenure.writes.reviews" -}}
+{{- if include "tenure.monitoring.certificate" . }}
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
+{{- end }}
+
 {{- define "tenure.writes.webhook" -}}
+{{- include "tenure.writes.reviews" . }}
 {{- $configured := include "tenure.webhook.configured" . | fromJson }}
 {{- $selfManaged := eq (include "tenure.webhook.certificateMode" .) "selfManaged" }}
 {{- $converts := include "tenure.conversionPatch" . }}

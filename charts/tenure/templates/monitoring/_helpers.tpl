@@ -4,10 +4,33 @@ The values for Prometheus and Grafana as JSON. An upgrade that reuses the values
 {{- define "tenure.monitoring" -}}
 {{- $values := dict
   "service" (dict "enabled" false "annotations" dict)
+  "tls" (dict "secretName" "")
   "monitor" (dict "enabled" false "kind" "PodMonitor" "labels" dict)
   "rules" (dict "enabled" false "labels" dict "alertLabels" dict "disabled" list "runbookBaseURL" "")
   "dashboard" (dict "enabled" false "labels" dict) }}
 {{- mergeOverwrite $values (deepCopy (.Values.monitoring | default dict)) | toJson }}
+{{- end }}
+
+{{- /* The Secret with the certificate of the admin ports. Empty: they serve plain HTTP. */}}
+{{- define "tenure.monitoring.certificate" -}}
+{{- (include "tenure.monitoring" . | fromJson).tls.secretName }}
+{{- end }}
+
+{{- /* The volume of that certificate, and where it is mounted. */}}
+{{- define "tenure.monitoring.volume" -}}
+{{- with include "tenure.monitoring.certificate" . -}}
+- name: admin-certs
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+{{- define "tenure.monitoring.volumeMount" -}}
+{{- if include "tenure.monitoring.certificate" . -}}
+- name: admin-certs
+  mountPath: /admin-certs
+  readOnly: true
+{{- end }}
 {{- end }}
 
 {{- /* Labels of an object for Prometheus or Grafana: those of the values come first. Takes (list $ labels). */}}

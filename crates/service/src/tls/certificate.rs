@@ -1,11 +1,7 @@
 //! The certificate that a server shows: from files, or from a program that makes it. It may change
 //! while it is served. A pair that can't be used never replaces one that can.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use axum_server::tls_rustls::RustlsConfig;
@@ -36,21 +32,30 @@ pub type MadeCertificate = watch::Receiver<Option<CertificatePair>>;
 
 /// A certificate that can change, and its key. Files are polled, because a watch misses the swap of
 /// links of a mounted Secret.
-pub(super) struct ServedCertificate {
+pub(crate) struct ServedCertificate {
     /// The origin of the certificate.
     pub origin: CertificateOrigin,
     /// The verifier that decides which client certificates are accepted.
     pub clients: Arc<dyn ClientCertVerifier>,
     /// The metric of ends.
     pub ends: CertificateEnds,
-    /// The condition that the certificate is valid now.
-    pub valid: AwaitedCondition,
+    /// The condition that the certificate is valid now. None: the process is ready without it.
+    pub valid: Option<AwaitedCondition>,
 }
 
 /// The origin of a server's certificate.
-pub(super) enum CertificateOrigin {
-    Files { certificate: PathBuf, key: PathBuf },
+pub(crate) enum CertificateOrigin {
+    Files(CertificateFiles),
     Made(MadeCertificate),
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateFiles {
+    /// The flag that names the chain, in PEM, and its file.
+    pub certificate: (&'static str, PathBuf),
+    /// The flag that names the private key, in PEM, and its file.
+    pub key: (&'static str, PathBuf),
 }
 
 impl CertificateOrigin {
@@ -60,10 +65,9 @@ impl CertificateOrigin {
     /// If a file can't be read, or no pair will be made any more.
     async fn read(&mut self) -> anyhow::Result<CertificatePair> {
         match self {
-            Self::Files { certificate, key } => Ok(CertificatePair {
-                certificate: read("--tls-cert-file", certificate).await?,
-                key: read("--tls-key-file", key).await?,
-            }),
+            Self::Files(CertificateFiles { certificate, key }) => {
+                Ok(CertificatePair { certificate: read(certificate).await?, key: read(key).await? })
+            }
             Self::Made(made) => {
                 let pair = made.wait_for(Option::is_some).await.context(NO_MORE)?;
                 pair.clone().context("no certificate was made")
@@ -74,7 +78,7 @@ impl CertificateOrigin {
     /// Returns after the interval, or earlier if another pair was made.
     async fn changed(&mut self, interval: Duration) {
         match self {
-            Self::Files { .. } => sleep(interval).await,
+            Self::Files(_) => sleep(interval).await,
             Self::Made(made) => {
                 // an error of the inner result means that none will be made any more
                 if let Ok(Err(_)) = timeout(interval, made.changed()).await {
@@ -87,7 +91,7 @@ impl CertificateOrigin {
     /// Returns the context of an error of TLS.
     fn describe(&self) -> String {
         match self {
-            Self::Files { certificate, key } => {
+            Self::Files(CertificateFiles { certificate: (_, certificate), key: (_, key) }) => {
                 format!("{} and {} are no usable pair", certificate.display(), key.display())
             }
             Self::Made(_) => "the certificate that was made and its key are no usable pair".into(),
@@ -98,7 +102,7 @@ impl CertificateOrigin {
     /// its Secrets. None: the file is missing, or the pair is made.
     async fn authority(&self) -> Option<Vec<u8>> {
         match self {
-            Self::Files { certificate, .. } => {
+            Self::Files(CertificateFiles { certificate: (_, certificate), .. }) => {
                 tokio::fs::read(certificate.with_file_name("ca.crt")).await.ok()
             }
             Self::Made(_) => None,
@@ -107,8 +111,8 @@ impl CertificateOrigin {
 }
 
 /// Reads a file of a flag as text.
-async fn read(flag: &str, file: &Path) -> anyhow::Result<String> {
-    let described = || format!("{flag} {}", file.display());
+async fn read((flag, file): &(&str, PathBuf)) -> anyhow::Result<String> {
+    let described = || format!("--{flag} {}", file.display());
     let bytes = tokio::fs::read(file).await.with_context(described)?;
     String::from_utf8(bytes).with_context(described)
 }
@@ -117,7 +121,7 @@ impl ServedCertificate {
     /// Reads the first pair that can be served, and returns it with its TLS configuration. Files
     /// that can't be served are an error. A made pair that can't be used is logged, and the next
     /// one is awaited.
-    pub(super) async fn first(&mut self) -> anyhow::Result<(CertificatePair, RustlsConfig)> {
+    pub(crate) async fn first(&mut self) -> anyhow::Result<(CertificatePair, RustlsConfig)> {
         loop {
             let pair = self.origin.read().await?;
             let error = match self.config(&pair) {
@@ -151,7 +155,10 @@ impl ServedCertificate {
     /// Updates the metric of ends, and readiness: with a certificate that isn't valid now the
     /// process is unready.
     async fn observe(&self, served: &CertificatePair) {
-        self.valid.set(self.ends.observe_served(SERVING, served.certificate.as_bytes()));
+        let is_valid = self.ends.observe_served(SERVING, served.certificate.as_bytes());
+        if let Some(valid) = &self.valid {
+            valid.set(is_valid);
+        }
         if let Some(authority) = self.origin.authority().await {
             self.ends.observe(CA, &authority);
         }
@@ -159,7 +166,7 @@ impl ServedCertificate {
 
     /// Takes the pair up whenever it has changed. Never returns. A pair that can't be used is
     /// logged once, and the old one stays.
-    pub(super) async fn reload(
+    pub(crate) async fn reload(
         mut self,
         config: RustlsConfig,
         mut served: CertificatePair,
@@ -198,7 +205,7 @@ mod tests {
     use crate::readiness::ProcessReadiness;
 
     fn served(origin: CertificateOrigin, readiness: &ProcessReadiness) -> ServedCertificate {
-        let valid = readiness.awaiting("a certificate");
+        let valid = Some(readiness.awaiting("a certificate"));
         ServedCertificate { origin, clients: Arc::new(NoClientAuth), ends: CertificateEnds::default(), valid }
     }
 
@@ -231,7 +238,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         bad.write(directory.path()).unwrap();
         let file = |name| directory.path().join(name);
-        let origin = CertificateOrigin::Files { certificate: file("tls.crt"), key: file("tls.key") };
+        let origin = CertificateOrigin::Files(CertificateFiles {
+            certificate: ("tls-cert-file", file("tls.crt")),
+            key: ("tls-key-file", file("tls.key")),
+        });
         let error = served(origin, &ProcessReadiness::default()).first().await.err().unwrap();
         assert!(format!("{error:#}").contains("are no usable pair"), "{error:#}");
     }

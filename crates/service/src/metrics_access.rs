@@ -1,0 +1,189 @@
+//! The check of who may read `/metrics` over TLS, as Kubernetes' own components make it: the client
+//! shows a token, and the API server says of which user it is, and if this user may get the path.
+//!
+//! `admin.rs` puts [`MetricsAccess::admit`] in front of the route. A user that was allowed stays so
+//! for a minute, so that calls with other tokens, which are asked about one at a time, don't keep a
+//! known client waiting.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{Request, State},
+    http::{
+        HeaderValue, StatusCode,
+        header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, Client, api::PostParams};
+use parking_lot::Mutex;
+
+use crate::{
+    call::{ApiError, call},
+    log::with_causes,
+};
+
+/// The path that a user needs the right to get.
+const PATH: &str = "/metrics";
+
+/// The time for which an allowed token isn't asked about again.
+const ALLOWED_FOR: Duration = Duration::from_mins(1);
+
+/// The most tokens that are remembered. A cluster has few servers that collect metrics.
+const ALLOWED: usize = 16;
+
+/// The clients that may read the metrics.
+pub struct MetricsAccess {
+    client: Client,
+    /// The tokens that were allowed, and since when.
+    allowed: Mutex<Vec<(String, Instant)>>,
+    /// Held while the API server is asked.
+    asks: tokio::sync::Mutex<()>,
+}
+
+/// The reason why a client gets no metrics.
+#[derive(Debug)]
+enum Refusal {
+    /// The request has no token, or the API server doesn't accept it.
+    Unauthenticated(&'static str),
+    /// The user has no right to get the path.
+    Forbidden(String),
+    /// The API server can't be asked.
+    Unanswered(ApiError),
+}
+
+impl MetricsAccess {
+    /// Creates the check. The account of `client` needs the right to create `tokenreviews` and
+    /// `subjectaccessreviews`.
+    pub fn new(client: Client) -> Self {
+        Self { client, allowed: Mutex::default(), asks: tokio::sync::Mutex::default() }
+    }
+
+    /// Answers a request of a client that may read the metrics, and refuses it otherwise: with 401,
+    /// 403, or 503 if the API server can't be asked.
+    pub async fn admit(State(this): State<Arc<Self>>, request: Request, next: Next) -> Response {
+        let token = request.headers().get(AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?));
+        let result = match token.map(str::to_owned) {
+            Some(token) => this.check(token).await,
+            None => {
+                Err(Refusal::Unauthenticated("the request has no header \"Authorization: Bearer TOKEN\""))
+            }
+        };
+        match result {
+            Ok(()) => next.run(request).await,
+            Err(refusal) => refusal.into_response(),
+        }
+    }
+
+    async fn check(&self, token: String) -> Result<(), Refusal> {
+        if self.is_allowed(&token) {
+            return Ok(());
+        }
+        let _turn = self.asks.lock().await;
+        if self.is_allowed(&token) {
+            return Ok(());
+        }
+        let user = self.user(&token).await?;
+        self.ensure_allowed(user).await?;
+        let mut allowed = self.allowed.lock();
+        if allowed.len() >= ALLOWED {
+            allowed.remove(0);
+        }
+        allowed.push((token, Instant::now()));
+        Ok(())
+    }
+
+    fn is_allowed(&self, token: &str) -> bool {
+        let mut allowed = self.allowed.lock();
+        allowed.retain(|(_, since)| since.elapsed() < ALLOWED_FOR);
+        allowed.iter().any(|(known, _)| known == token)
+    }
+
+    /// Returns the user of a token.
+    async fn user(&self, token: &str) -> Result<UserInfo, Refusal> {
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews: Api<TokenReview> = Api::all(self.client.clone());
+        let review = call(reviews.create(&PostParams::default(), &review)).await?;
+        let status = review.status.filter(|status| status.authenticated == Some(true));
+        let user = status.and_then(|status| status.user);
+        user.ok_or(Refusal::Unauthenticated("the API server doesn't accept the token"))
+    }
+
+    /// Fails unless a user may get the path.
+    async fn ensure_allowed(&self, user: UserInfo) -> Result<(), Refusal> {
+        let UserInfo { extra, groups, uid, username } = user;
+        let attributes = NonResourceAttributes { path: Some(PATH.into()), verb: Some("get".into()) };
+        let spec = SubjectAccessReviewSpec {
+            extra,
+            groups,
+            non_resource_attributes: Some(attributes),
+            uid,
+            user: username.clone(),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let review = call(reviews.create(&PostParams::default(), &review)).await?;
+        let is_allowed = review.status.is_some_and(|status| status.allowed);
+        if is_allowed { Ok(()) } else { Err(Refusal::Forbidden(username.unwrap_or_default())) }
+    }
+}
+
+/// Returns the token of a header `Authorization: Bearer TOKEN`.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self::Unanswered(error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Unauthenticated(why) => {
+                let scheme = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
+                (StatusCode::UNAUTHORIZED, scheme, format!("{why}\n")).into_response()
+            }
+            Self::Forbidden(user) => {
+                let text = format!(
+                    "user {user:?} may not get the path {PATH}: bind it to a ClusterRole with nonResourceURLs [\"{PATH}\"] and verbs [\"get\"]\n"
+                );
+                (StatusCode::FORBIDDEN, text).into_response()
+            }
+            Self::Unanswered(error) => {
+                let text = format!(
+                    "the API server can't be asked if the token may read the metrics: {}\n",
+                    with_causes(&error)
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_from_a_bearer_header_alone() {
+        assert_eq!(bearer("Bearer abc"), Some("abc"));
+        assert_eq!(bearer("bearer  abc "), Some("abc"));
+        for other in ["Bearer", "Bearer ", "Basic abc", "abc", ""] {
+            assert_eq!(bearer(other), None, "{other}");
+        }
+    }
+}
