@@ -24,7 +24,7 @@ const PAGES: [(&str, usize); 20] = [
     ("kai.md", 1),
     ("kueue.md", 0),
     ("messages.md", 3),
-    ("monitoring.md", 2),
+    ("monitoring.md", 3),
     ("outages.md", 0),
     ("paused.md", 0),
     ("quickstart.md", 3),
