@@ -68,13 +68,13 @@ impl Inspector<'_> {
     /// Checks that the leading keeper has read queues, `PodGroup`s, owners and pods, by `/ready` of
     /// its admin port.
     async fn watches(&self, keeper: &Deployment, holder: &str) -> CheckResult {
-        let (namespace, port) = (keeper.namespace().unwrap_or_default(), admin_port(keeper));
+        let (namespace, (scheme, port)) = (keeper.namespace().unwrap_or_default(), admin_port(keeper));
         // another text would lead to another path of the API server, with the user's rights
         if !is_subdomain(holder) {
             let message = format!("the Lease's holder {holder:?} is no name of a pod");
             return Err(CheckFailure::unknown(message, "curl the /ready of the keeper that leads"));
         }
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{holder}:{port}/proxy/ready");
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{scheme}:{holder}:{port}/proxy/ready");
         let request = Request::get(&path).body(Vec::new());
         let request =
             request.map_err(|error| CheckFailure::unknown(error.to_string(), "see the keeper's log"))?;
@@ -151,10 +151,13 @@ fn is_dry_run(keeper: &Deployment) -> bool {
     containers(keeper).any(|container| container.args.iter().flatten().any(is_flag))
 }
 
-/// Returns the port of metrics and probes.
-fn admin_port(keeper: &Deployment) -> i32 {
+/// Returns the scheme and the port of metrics and probes.
+fn admin_port(keeper: &Deployment) -> (&'static str, i32) {
+    let has_certificate = |arg: &String| arg.starts_with("--admin-tls-cert-file");
+    let is_secure = containers(keeper).any(|container| container.args.iter().flatten().any(has_certificate));
     let mut ports = containers(keeper).flat_map(|container| container.ports.iter().flatten());
-    ports.find(|port| port.name.as_deref() == Some("admin")).map_or(ADMIN_PORT, |port| port.container_port)
+    let port = ports.find(|port| port.name.as_deref() == Some("admin"));
+    (if is_secure { "https" } else { "http" }, port.map_or(ADMIN_PORT, |port| port.container_port))
 }
 
 /// Returns the containers of the Deployment's pod template.
@@ -194,6 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn a_keeper_with_a_certificate_of_its_admin_port_is_asked_over_https() {
+        let args = ["--admin-listen=:8080", "--admin-tls-cert-file=/admin-certs/tls.crt"];
+        let container = json!({"name": "keeper", "args": args});
+        let spec = json!({"selector": {}, "template": {"spec": {"containers": [container]}}});
+        let keeper: Deployment = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+        assert_eq!(admin_port(&keeper), ("https", ADMIN_PORT));
+    }
+
+    #[test]
     fn a_keeper_without_ready_pods_is_a_problem() {
         let of = |replicas: i32, ready: i32| {
             let keeper = json!({
@@ -204,7 +216,8 @@ mod tests {
                 "status": {"readyReplicas": ready},
             });
             let keeper: Deployment = serde_json::from_value(keeper).unwrap();
-            assert!(is_dry_run(&keeper) && admin_port(&keeper) == 9000);
+            assert!(is_dry_run(&keeper));
+            assert_eq!(admin_port(&keeper), ("http", 9000));
             pods(&keeper).map_or_else(|fault| fault.status, |_| CheckStatus::Ok)
         };
         assert_eq!(
