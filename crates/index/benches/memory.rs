@@ -16,6 +16,9 @@ use tenure_index::{CeilingIndex, CeilingOptions, SeenRun, Uid, UsageLedger};
 use tenure_policy::usage::PodRun;
 use tenure_types::{podgroup::PodGroupKind, projection, room::PodWithRoom, tensorstack::v1beta1};
 
+/// The most bytes of the index for a pod. It was 340 before pods showed their ends and evidence.
+const GOAL: usize = 368;
+
 const CONTROL_PODS: usize = 1_000;
 const QUEUES: usize = 500;
 const NAMESPACES: usize = 1_000;
@@ -68,13 +71,13 @@ fn main() {
     let control = held_by(|| (0..CONTROL_PODS).map(|number| decode(pod(number))).collect::<Vec<Pod>>());
     let (per_pod, control_per_pod) = (index / pods, control / CONTROL_PODS);
     println!("pods in the index       {pods}, in {QUEUES} queues and {NAMESPACES} namespaces");
-    println!("index                   {per_pod} bytes a pod (goal: at most 340), {} MiB", index >> 20);
+    println!("index                   {per_pod} bytes a pod (goal: at most {GOAL}), {} MiB", index >> 20);
     println!(
         "control: whole pods     {control_per_pod} bytes a pod, decoded from the same {} bytes of JSON",
         json_size()
     );
     println!("ratio                   1 : {}", control_per_pod / per_pod.max(1));
-    assert!(!measured || per_pod <= 340, "{per_pod} bytes a pod are more than the goal of 340");
+    assert!(!measured || per_pod <= GOAL, "{per_pod} bytes a pod are more than the goal of {GOAL}");
 }
 
 /// An index of pods in groups of `size` pods. Some schedulers make a group for each pod: `size` 1.
