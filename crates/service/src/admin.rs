@@ -1,8 +1,8 @@
 //! The admin port of both servers: `/livez`, `/readyz` and `/metrics`. `/live` and `/ready` are the
 //! same by other names.
 //!
-//! Without a certificate the port serves plain HTTP, without credentials. With one it serves HTTPS,
-//! and `/metrics` is for those that [`MetricsAccess`] admits; probes need no credentials.
+//! Without a certificate the port serves plain HTTP, without credentials. With a certificate it
+//! serves HTTPS, and [`MetricsAccess`] decides who may read `/metrics`. Probes need no credentials.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 

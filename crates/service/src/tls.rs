@@ -1,5 +1,5 @@
 //! Serving HTTPS, with a certificate that may change and a shutdown that drains. Called by the
-//! webhook's `run` alone. The admin port of both servers has a certificate of its own.
+//! webhook's `run` alone. The admin port may have a certificate of its own.
 //!
 //! Each request gets two extensions: the chain that the client has shown, for [`ClientCa::verify`],
 //! and its [`Peer`].
