@@ -38,6 +38,10 @@ const PATH: &str = "/metrics";
 /// The time for which an allowed token isn't asked about again.
 const ALLOWED_FOR: Duration = Duration::from_mins(1);
 
+/// The time after a refusal before the API server is asked about another token: what a flood of
+/// unknown tokens costs it stays bounded.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// The most tokens that are remembered. A cluster has few servers that collect metrics.
 const ALLOWED: usize = 16;
 
@@ -94,8 +98,10 @@ impl MetricsAccess {
         if self.is_allowed(&of_token) {
             return Ok(());
         }
-        let user = self.user(token).await?;
-        self.ensure_allowed(user).await?;
+        if let Err(refusal) = self.ask(token).await {
+            tokio::time::sleep(PAUSE).await;
+            return Err(refusal);
+        }
         let mut allowed = self.allowed.lock();
         if allowed.len() >= ALLOWED {
             allowed.remove(0);
@@ -108,6 +114,12 @@ impl MetricsAccess {
         let mut allowed = self.allowed.lock();
         allowed.retain(|(_, since)| since.elapsed() < ALLOWED_FOR);
         allowed.iter().any(|(known, _)| known.as_ref() == digest.as_ref())
+    }
+
+    /// Asks the API server if the user of a token may get the path.
+    async fn ask(&self, token: &str) -> Result<(), Refusal> {
+        let user = self.user(token).await?;
+        self.ensure_allowed(user).await
     }
 
     /// Returns the user of a token.

@@ -1,7 +1,11 @@
 //! The admin port with a certificate: metrics for users that may read them, and probes for all.
 
-use std::process::Command;
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
+use futures::future::join_all;
 use http::Request;
 use kube::{Client, Config};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -58,6 +62,12 @@ async fn with_a_certificate_metrics_are_for_users_that_may_read_them_and_probes_
     assert!(status == 401 && why.contains("Authorization: Bearer"), "{status} {why}");
     let (status, why) = port.get("/metrics", "wrong").await.unwrap_err();
     assert!(status == 401 && why.contains("doesn't accept the token"), "{status} {why}");
+    let (flood, start) = (["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"], Instant::now());
+    let refusals = join_all(flood.map(|token| port.get("/metrics", token))).await;
+    assert!(refusals.iter().all(|refusal| matches!(refusal, Err((401, _)))), "{refusals:?}");
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(200), "one question to the API server each 20 ms: {took:?}");
+
     let kubectl = async |arguments: &[&str]| {
         let arguments = [arguments, &["--namespace", RELEASE_NAMESPACE]].concat();
         world.cluster.kubectl(&arguments).await.unwrap().success().unwrap()
