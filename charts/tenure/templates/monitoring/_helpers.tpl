@@ -21,7 +21,7 @@ The values for Prometheus and Grafana as JSON. An upgrade that reuses the values
 {{- with include "tenure.monitoring.certificate" . -}}
 - name: admin-certs
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
 {{- end }}
 {{- end }}
