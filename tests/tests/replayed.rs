@@ -294,6 +294,8 @@ struct Played {
     near: usize,
     /// The number of jobs that were cut, and that of the estimate.
     cut: [i64; 2],
+    /// The median of the waits in seconds, and that of the estimate.
+    wait: [i64; 2],
 }
 
 /// Runs a trace, and compares.
@@ -367,7 +369,11 @@ async fn play(name: &str, scale: Scale) -> Played {
         cut.len(),
         of_model["cut"]
     );
-    Played { near: near.len(), cut: [i64::try_from(cut.len()).unwrap(), of_model["cut"].as_i64().unwrap()] }
+    Played {
+        near: near.len(),
+        cut: [i64::try_from(cut.len()).unwrap(), of_model["cut"].as_i64().unwrap()],
+        wait: [percentile(50), of_model["waitP50"].as_i64().unwrap()],
+    }
 }
 
 #[tokio::test]
@@ -394,7 +400,9 @@ async fn a_thousand_jobs_of_a_trace_run_as_they_are_replayed() {
         ceilings: [120, 240],
         apart: 3,
     };
-    let Played { near, cut: [cut, estimated] } = Box::pin(play("thousand", scale)).await;
+    let Played { near, cut: [cut, estimated], wait } = Box::pin(play("thousand", scale)).await;
     assert!(near <= 10, "{near}");
     assert!((cut - estimated).abs() * 100 <= 2 * cut, "cut {cut}, estimated {estimated}");
+    let [real, estimated] = wait;
+    assert!((real - estimated).abs() <= BOUNDARY.max(real / 10), "median {real} s, estimated {estimated} s");
 }

@@ -3,11 +3,13 @@
 //!
 //! Called by `simulate --schedule`. The result is an estimate: real schedulers know nodes, quotas
 //! and fairness, and users do something else when they wait for longer. Time passes from event to
-//! event: arrivals, ends, and the ends of floors.
+//! event: arrivals, ends, and the ends of floors. Where room is freed every few seconds, chance
+//! decides which of equal workloads gets it, as with kube-scheduler.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeSet, BinaryHeap},
+    hash::{DefaultHasher, Hash, Hasher},
 };
 
 use serde::Serialize;
@@ -28,7 +30,12 @@ use crate::print::cell;
 
 /// The largest number of waiting workloads that are looked at after each event, and of running ones
 /// that are looked at for a preemption.
-const LOOKED_AT: usize = 64;
+const LOOKED_AT: usize = 128;
+
+/// The longest time for which kube-scheduler doesn't try a pod again that found no room: its default
+/// `podMaxBackoffSeconds`. Room that is freed meanwhile goes to the first pod that is tried again,
+/// and not to the one that has waited for longest.
+const BACKOFF: Seconds = 10;
 
 /// The numbers of a schedule. Waits are in seconds. `lost` is the usage of preempted runs, in
 /// unit-hours.
@@ -66,6 +73,8 @@ struct SimulatedPool<'t> {
     jobs: Vec<Job>,
     /// The thousandths of units that no workload has.
     free: u64,
+    /// The last time at which a run ended.
+    freed: Seconds,
     /// The waiting workloads: the highest priority first, then the longest wait.
     waiting: BTreeSet<(Reverse<i32>, Seconds, usize)>,
     /// The running workloads: the lowest priority first, then the latest start.
@@ -90,6 +99,7 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
         leaves: policy.leaves(past),
         jobs,
         free,
+        freed: Seconds::MIN,
         waiting: BTreeSet::new(),
         running: BTreeSet::new(),
         ends: BinaryHeap::new(),
@@ -99,11 +109,12 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
     };
     while let Some(now) = pool.next() {
         // waiting workloads are placed before those that arrive in the same second
+        let freed = pool.freed;
         if pool.end_all(now) {
-            pool.place(now);
+            pool.place(now, now.saturating_sub(freed) < BACKOFF);
         }
         pool.admit_all(now);
-        pool.place(now);
+        pool.place(now, false);
     }
     let [p50, p95] = [50, 95].map(|percent| percentile(&pool.waits, percent).map(i64::from));
     let lost = pool.report.lost / 1000.0;
@@ -178,7 +189,7 @@ impl<'t> SimulatedPool<'t> {
             self.ends.pop();
             if self.jobs.get(number).is_some_and(|job| job.tries == tries) {
                 self.end(number, now);
-                has_ended = true;
+                (self.freed, has_ended) = (now, true);
             }
         }
         has_ended
@@ -226,10 +237,14 @@ impl<'t> SimulatedPool<'t> {
         }
     }
 
-    /// Starts workloads in the order of priorities, as far as there is room. A workload that
-    /// doesn't fit may preempt others, until one has found no room.
-    fn place(&mut self, now: Seconds) {
-        let first: Vec<_> = self.waiting.iter().take(LOOKED_AT).copied().collect();
+    /// Starts workloads in the order of priorities, as far as there is room, and those of equal
+    /// priority in the order of their waits, or by chance. A workload that doesn't fit may preempt
+    /// others, until one has found no room.
+    fn place(&mut self, now: Seconds, by_chance: bool) {
+        let mut first: Vec<_> = self.waiting.iter().take(LOOKED_AT).copied().collect();
+        if by_chance {
+            first.sort_by_key(|(priority, _, number)| (*priority, chance(*number, now)));
+        }
         let mut may_preempt = true;
         for place in first {
             let (.., number) = place;
@@ -300,6 +315,13 @@ impl<'t> SimulatedPool<'t> {
             self.arrivals.push(Reverse((now, Some(victim))));
         }
     }
+}
+
+/// Returns a number that looks random, and is the same for the same workload and time.
+fn chance(number: usize, now: Seconds) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (number, now).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns the one pod of a workload that runs.
