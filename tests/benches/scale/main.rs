@@ -8,13 +8,14 @@ mod footprint;
 mod kills;
 mod lateness;
 mod model;
+mod preemptions;
 mod reviews;
 mod storm;
 
 use anyhow::{Result, ensure};
 use tenure_tests::scale::{is_measured, seconds};
 
-const PARTS: [&str; 5] = ["creations", "storm", "kills", "lateness", "footprint"];
+const PARTS: [&str; 6] = ["creations", "preemptions", "storm", "kills", "lateness", "footprint"];
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -28,6 +29,7 @@ async fn main() -> Result<()> {
         let begin = std::time::Instant::now();
         match part {
             "creations" => Box::pin(creations::run()).await?,
+            "preemptions" => Box::pin(preemptions::run()).await?,
             "storm" => Box::pin(storm::run()).await?,
             "kills" => Box::pin(kills::run()).await?,
             "lateness" => Box::pin(lateness::run()).await?,
