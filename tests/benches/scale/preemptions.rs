@@ -1,5 +1,5 @@
-//! The rate at which kube-scheduler preempts, in the shape of scheduler_perf's `PreemptionAsync`: without an extender, with one that
-//! offers back what it is asked about, and with Tenure. On each node four pods of 900m run, of 4 processors, and each new pod of 3
+//! The rate at which kube-scheduler preempts, in the shape of `PreemptionAsync` of `scheduler_perf`: without an extender, with one
+//! that offers back what it is asked about, and with Tenure. On each node four pods of 900m run, of 4 processors, and each new pod of 3
 //! processors needs the room of three of them.
 
 use std::{
@@ -67,6 +67,7 @@ struct Size {
     preemptors: usize,
 }
 
+#[allow(clippy::cast_precision_loss, reason = "the numbers are small")]
 pub async fn run() -> Result<()> {
     let size = full_or_short(Size { nodes: 5_000, preemptors: 1_000 }, Size { nodes: 20, preemptors: 10 });
     let Size { nodes, preemptors } = size;
@@ -153,7 +154,7 @@ async fn turn(world: &World, echo: &Echo, asks: Asks, size: &Size) -> Result<Dur
         Asks::Echo => Some(echo.extender(world)),
         Asks::Tenure => Some(world.tenure.extender(&world.cluster)),
     };
-    let _scheduler = scheduler(world, extender).await?;
+    let _scheduler = scheduler(world, extender)?;
     // it has read nodes and pods when it places this one, which needs no preemption
     high.create(&PostParams::default(), &pod("first", "100m")?).await?;
     await_placed(&high).await?;
@@ -222,8 +223,8 @@ fn pod(name: &str, cpu: &str) -> Result<Pod> {
     }))?)
 }
 
-/// A kube-scheduler of its own, with the rates of scheduler_perf.
-async fn scheduler(world: &World, extender: Option<Value>) -> Result<Process> {
+/// A kube-scheduler of its own, with the rates of `scheduler_perf`.
+fn scheduler(world: &World, extender: Option<Value>) -> Result<Process> {
     let (cluster, port) = (&world.cluster, free_port()?);
     let kubeconfig = cluster.user_kubeconfig("system:kube-scheduler", None)?;
     let config = json!({
@@ -263,9 +264,9 @@ impl Echo {
         }
         let Flags { tls } = Flags::try_parse_from(flags)?;
         let counted = Arc::clone(&asked);
-        let route = post(async move |Json(mut question): Json<Value>| {
+        let route = post(async move |Json(question): Json<Value>| {
             counted.fetch_add(1, Relaxed);
-            Json(json!({"NodeNameToMetaVictims": question["NodeNameToMetaVictims"].take()}))
+            Json(json!({"NodeNameToMetaVictims": question.get("NodeNameToMetaVictims")}))
         });
         let router = Router::new().route("/preempt", route).layer(DefaultBodyLimit::disable());
         let (certificates, readiness) = ((None, CertificateEnds::default()), ProcessReadiness::default());
@@ -275,7 +276,9 @@ impl Echo {
 
     fn extender(&self, world: &World) -> Value {
         let mut extender = world.tenure.extender(&world.cluster);
-        extender["urlPrefix"] = json!(format!("https://127.0.0.1:{}", self.port));
+        if let Some(url) = extender.get_mut("urlPrefix") {
+            *url = json!(format!("https://127.0.0.1:{}", self.port));
+        }
         extender
     }
 }
