@@ -89,6 +89,13 @@ usage: ## Compare what the keeper counts of 10,000 runs (USAGE_PODS=10000), whil
 trace: ## Run 1,000 jobs of a trace, with keeper, webhook and kube-scheduler, and see that simulate cuts the same ones: twenty minutes
 	$(CARGO) test --workspace --locked --test replayed -- --ignored --nocapture
 
+.PHONY: spans
+spans: ## Build the programs with the feature opentelemetry, and see that their spans reach a collector on SPANS (127.0.0.1:4317)
+	$(CARGO) clippy --workspace --all-targets --locked --features tenure-tests/opentelemetry -- --deny warnings
+	$(CARGO) build --workspace --locked --bins --features tenure-tests/opentelemetry
+	OTEL_EXPORTER_OTLP_ENDPOINT=http://$(or $(SPANS),127.0.0.1:4317) OTEL_BSP_SCHEDULE_DELAY=500 TENURE_PROGRAMS="$$PWD/target/debug" \
+		$(CARGO) test --workspace --locked --features tenure-tests/opentelemetry --test spans
+
 .PHONY: soak
 soak: ## Send 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed, and see that nothing is lost
 	$(CARGO) test --release --locked --package tenure-tests --test soak -- --ignored --nocapture

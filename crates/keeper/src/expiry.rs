@@ -26,6 +26,7 @@ use tenure_policy::{
 use tenure_service::{
     leadership::Leadership,
     log::with_causes,
+    spans::Span,
     work::{Lease, WorkLoop, WorkQueue},
 };
 use tenure_types::paused::RequeueState;
@@ -34,6 +35,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     action::{ActResult, ActionFailure, LATE_AFTER, Pauser},
+    events::EventRecord,
     handles::Handles,
     metrics::{ExpiryResult, label},
     sleep,
@@ -47,6 +49,21 @@ const REST: u32 = 10;
 /// The number of tries, about a minute and a half, after which a pod that outlives the pause of its
 /// owner is worth a warning.
 const OUTLIVED: u8 = 5;
+
+/// Returns the span of an act that ended a run, from the time at which the run was due. Its part is
+/// the work of this keeper. Other acts have no span of their own.
+fn span(batch: &DueBatch, act: &Act, begun: Timestamp, now: Timestamp) -> Span {
+    let name = match act {
+        Act::Pause(..) if batch.task.ends_run() => "pause",
+        Act::DeletePod(_) | Act::DeleteOwner(_) if batch.task.ends_run() => "delete",
+        _ => return Span::default(),
+    };
+    let DuePod { queue, namespace, name: pod, deadline, .. } = &batch.first;
+    let attributes = [("queue", queue.as_str()), ("namespace", namespace), ("pod", pod)];
+    let due = Span::whole(name, (*deadline, now), &attributes);
+    due.part("act", (begun, now), &[]);
+    due
+}
 
 /// The controller of expiries: handles pods whose ceiling is exceeded, or will be.
 pub struct ExpiryController {
@@ -124,6 +141,7 @@ impl ExpiryController {
         let batch = cluster.with(|index| index.batch(tasks, &lease.work.due.key, self.handles.now()));
         let Some(batch) = batch else { return lease.done() };
         self.count_in_flight();
+        let begun = self.handles.now();
         let result = Box::pin(lease.watch(self.pauser.act(&batch))).await;
         let now = self.handles.now();
         let served = result.as_ref().map_or_else(ActionFailure::serves, ActResult::served);
@@ -136,7 +154,9 @@ impl ExpiryController {
         match result {
             Ok(done) => {
                 self.record(&batch, &done.act, now);
-                events.extend(done.events);
+                let span = span(&batch, &done.act, begun, now);
+                events
+                    .extend(done.events.into_iter().map(|event| EventRecord { span: span.clone(), ..event }));
             }
             Err(failure) => self.fail(&batch, &failure, is_late),
         }

@@ -25,6 +25,7 @@ use tenure_service::{
     readiness::ProcessReadiness,
     served::follow_served,
     shutdown::Signals,
+    spans,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -57,6 +58,7 @@ impl Args {
     /// admin port fails, or if work is still in flight 20 seconds after the signal.
     pub async fn run(self) -> anyhow::Result<()> {
         self.log.clone().init()?;
+        let _spans = spans::start("tenure-keeper")?;
         info!(Start = "Run Duration Keeper");
         let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
         let registry = metrics_page.sub_registry_with_prefix("tenure_keeper");

@@ -28,6 +28,7 @@ pub mod process;
 pub mod readiness;
 pub mod served;
 pub mod shutdown;
+pub mod spans;
 pub mod tls;
 pub mod validity;
 pub mod watch;

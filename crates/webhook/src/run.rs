@@ -8,7 +8,7 @@ use futures::future::OptionFuture;
 use kube::Client;
 use tenure_policy::{config::Config, kueue};
 use tenure_service::{
-    admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals,
+    admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals, spans,
     validity::CertificateEnds,
 };
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,7 @@ impl Args {
     /// Loads the configuration and the certificates, starts the watches and serves until shutdown.
     async fn serve(self) -> anyhow::Result<()> {
         self.log.clone().init()?;
+        let _spans = spans::start("tenure-webhook")?;
         let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
         let registry = metrics_page.sub_registry_with_prefix("tenure_webhook");
         let (config, reload) = self.config.clone().load(Config::parse, registry)?;
@@ -67,7 +68,7 @@ impl Args {
         let following =
             Box::pin(follow_cluster(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
         let authorities = callers.authorities();
-        let router = callers.admit(handlers.router(&metrics), metrics);
+        let router = spans::of_answers(callers.admit(handlers.router(&metrics), metrics));
         signals
             .run(async |shutdown| {
                 tokio::select! {

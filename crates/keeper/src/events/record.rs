@@ -12,6 +12,7 @@ use tenure_policy::{
     pause::RunEnd,
     reason::{EventIdentity, EventReason},
 };
+use tenure_service::spans::Span;
 use tenure_types::paused::PausedRecord;
 use tracing::error;
 
@@ -43,6 +44,8 @@ pub struct EventRecord {
     pub request: Option<ObjectReference>,
     /// The end of the run that a notice announces. None: the event is no notice.
     pub end: Option<Timestamp>,
+    /// The span of the act. The event is a part of it.
+    pub span: Span,
 }
 
 /// The cause of an action.
@@ -73,7 +76,7 @@ impl EventRecord {
         at: Timestamp,
     ) -> Self {
         let (object, cause, request, end) = (object.clone(), None, None, None);
-        Self { object, reason, action, note, at, cause, request, end }
+        Self { object, reason, action, note, at, cause, request, end, span: Span::default() }
     }
 
     /// Returns the namespace of the event. For a cluster-scoped object, that is `default`.
@@ -119,7 +122,7 @@ impl EventRecord {
 
     /// Returns the message about the same act.
     pub fn message(&self, now: Timestamp) -> Message {
-        let Self { object, reason, action: _, note: _, at: _, cause, request: _, end } = self;
+        let Self { object, reason, action: _, note: _, at: _, cause, request: _, end, span: _ } = self;
         let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
         let pod = cause.as_ref().and_then(|cause| cause.pod.as_ref());
         let pod = pod.and_then(|pod| pod.name.clone().filter(|_| is_pod(pod)));
@@ -161,16 +164,7 @@ pub mod tests {
             ..ObjectReference::default()
         };
         let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord {
-            object,
-            reason: EventReason::HeldUpByPausedJob,
-            action: "",
-            note,
-            at,
-            cause: None,
-            request: None,
-            end: None,
-        }
+        EventRecord::new(&object, EventReason::HeldUpByPausedJob, "", note, at)
     }
 
     pub fn event_record(object: &str, uid: &str, reason: EventReason) -> EventRecord {

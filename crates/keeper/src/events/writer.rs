@@ -79,6 +79,7 @@ impl EventWriter {
     /// the deletion was done.
     async fn write(&self, event: Lease<QueuedEvent>) {
         let Handles { events, objects, .. } = &*self.handles;
+        let begun = self.handles.now();
         events.count();
         self.limit.until_ready().await;
         if let Some(left) = event.work.left_since() {
@@ -94,6 +95,10 @@ impl EventWriter {
             }
         }
         let result = event.watch(self.events.write(&event.work.record, self.handles.now())).await;
+        if result.is_ok() {
+            let record = &event.work.record;
+            record.span.part("event", (begun, self.handles.now()), &[("reason", record.reason.name())]);
+        }
         events.tried(event, &result);
     }
 }

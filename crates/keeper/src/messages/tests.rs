@@ -46,16 +46,7 @@ fn event(reason: EventReason, time: &str) -> EventRecord {
     };
     let pod = ObjectReference { kind: Some("Pod".into()), name: Some("train-x".into()), ..object.clone() };
     let cause = Some(EventCause { pod: Some(pod), queue: "research".to_owned() });
-    EventRecord {
-        object,
-        reason,
-        action: "Pausing",
-        note: "It has ended".into(),
-        at: at(time),
-        cause,
-        request: None,
-        end: None,
-    }
+    EventRecord { cause, ..EventRecord::new(&object, reason, "Pausing", "It has ended".into(), at(time)) }
 }
 
 /// Messages by a configuration that can be changed, and the metrics.
