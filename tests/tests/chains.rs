@@ -2,6 +2,8 @@
 //! leaves alone.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt, core::DynamicObject};
@@ -17,7 +19,7 @@ use tenure_tests::{
         reference, workload,
     },
 };
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::sleep};
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
@@ -684,6 +686,8 @@ async fn an_owner_that_others_change_all_the_time_is_paused_and_loses_none_of_th
         let change = json!({"metadata": {"annotations": {format!("example.com/write-{writes}"): "x"}}});
         namespace.patch(&job, &change).await;
         writes += 1;
+        // on a slow machine, each read of the keeper would be stale at its write
+        sleep(Duration::from_millis(10) * writes).await;
         Ok(namespace.pause_of(&job, RUN_MODE, &json!(true)).await)
     };
     eventually("the job to be paused", DEADLINE, paused).await.unwrap();
