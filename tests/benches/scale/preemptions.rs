@@ -69,7 +69,7 @@ struct Size {
 
 #[allow(clippy::cast_precision_loss, reason = "the numbers are small")]
 pub async fn run() -> Result<()> {
-    let size = full_or_short(Size { nodes: 5_000, preemptors: 1_000 }, Size { nodes: 20, preemptors: 10 });
+    let size = full_or_short(Size { nodes: 5_000, preemptors: 300 }, Size { nodes: 20, preemptors: 10 });
     let Size { nodes, preemptors } = size;
     println!(
         "preemptions: {preemptors} pods that need room, on {nodes} nodes with {VICTIMS_PER_NODE} pods each"
