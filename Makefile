@@ -55,7 +55,7 @@ test-versions: ## Run the tests that depend on Kubernetes most on older minor ve
 	@CARGO="$(CARGO)" tests/versions $(VERSIONS)
 
 .PHONY: bench
-bench: ## Measure what Tenure costs: floors, a matrix of queues, replays of a million jobs, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, pauses while pages are open, and a keeper with 150,000 pods
+bench: ## Measure what Tenure costs: floors, a matrix of queues, replays of a million jobs, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, preemptions by kube-scheduler, 10,000 owners overdue at once, a keeper that is killed again and again, pauses while pages are open, and a keeper with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
 	$(CARGO) bench --locked --package tenure-cli --bench simulate
