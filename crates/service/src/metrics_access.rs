@@ -2,8 +2,8 @@
 //! shows a token, and the API server says of which user it is, and if this user may get the path.
 //!
 //! `admin.rs` puts [`MetricsAccess::admit`] in front of the route. A user that was allowed stays so
-//! for a minute, so that calls with other tokens, which are asked about one at a time, don't keep a
-//! known client waiting.
+//! for a minute. Unknown tokens are asked about one at a time. A token that was allowed lately
+//! doesn't wait for them.
 
 use std::{
     sync::Arc,
@@ -38,8 +38,11 @@ const PATH: &str = "/metrics";
 /// The time for which an allowed token isn't asked about again.
 const ALLOWED_FOR: Duration = Duration::from_mins(1);
 
-/// The time after a refusal before the API server is asked about another token: what a flood of
-/// unknown tokens costs it stays bounded.
+/// The time for which a token that was allowed doesn't wait behind unknown ones.
+const KNOWN_FOR: Duration = Duration::from_mins(10);
+
+/// The time after a refusal before the API server is asked about another token. It bounds the cost
+/// of a flood of unknown tokens.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The most tokens that are remembered. A cluster has few servers that collect metrics.
@@ -91,14 +94,14 @@ impl MetricsAccess {
 
     async fn check(&self, token: &str) -> Result<(), Refusal> {
         let of_token = digest(&SHA256, token.as_bytes());
-        if self.is_allowed(&of_token) {
+        let is_known = self.was_allowed(&of_token, KNOWN_FOR);
+        let _turn = if is_known { None } else { Some(self.asks.lock().await) };
+        if self.was_allowed(&of_token, ALLOWED_FOR) {
             return Ok(());
         }
-        let _turn = self.asks.lock().await;
-        if self.is_allowed(&of_token) {
-            return Ok(());
-        }
-        if let Err(refusal) = self.ask(token).await {
+        let asked = self.ask(token).await;
+        self.allowed.lock().retain(|(known, _)| known.as_ref() != of_token.as_ref());
+        if let Err(refusal) = asked {
             tokio::time::sleep(PAUSE).await;
             return Err(refusal);
         }
@@ -110,10 +113,11 @@ impl MetricsAccess {
         Ok(())
     }
 
-    fn is_allowed(&self, digest: &Digest) -> bool {
+    /// True if a token was allowed within this time.
+    fn was_allowed(&self, digest: &Digest, within: Duration) -> bool {
         let mut allowed = self.allowed.lock();
-        allowed.retain(|(_, since)| since.elapsed() < ALLOWED_FOR);
-        allowed.iter().any(|(known, _)| known.as_ref() == digest.as_ref())
+        allowed.retain(|(_, since)| since.elapsed() < KNOWN_FOR);
+        allowed.iter().any(|(known, since)| since.elapsed() < within && known.as_ref() == digest.as_ref())
     }
 
     /// Asks the API server if the user of a token may get the path.
