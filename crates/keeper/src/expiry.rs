@@ -50,21 +50,6 @@ const REST: u32 = 10;
 /// owner is worth a warning.
 const OUTLIVED: u8 = 5;
 
-/// Returns the span of an act that ended a run, from the time at which the run was due. Its part is
-/// the work of this keeper. Other acts have no span of their own.
-fn span(batch: &DueBatch, act: &Act, begun: Timestamp, now: Timestamp) -> Span {
-    let name = match act {
-        Act::Pause(..) if batch.task.ends_run() => "pause",
-        Act::DeletePod(_) | Act::DeleteOwner(_) if batch.task.ends_run() => "delete",
-        _ => return Span::default(),
-    };
-    let DuePod { queue, namespace, name: pod, deadline, .. } = &batch.first;
-    let attributes = [("queue", queue.as_str()), ("namespace", namespace), ("pod", pod)];
-    let due = Span::whole(name, (*deadline, now), &attributes);
-    due.part("act", (begun, now), &[]);
-    due
-}
-
 /// The controller of expiries: handles pods whose ceiling is exceeded, or will be.
 pub struct ExpiryController {
     pub handles: Arc<Handles>,
@@ -154,7 +139,7 @@ impl ExpiryController {
         match result {
             Ok(done) => {
                 self.record(&batch, &done.act, now);
-                let span = span(&batch, &done.act, begun, now);
+                let span = if *dry_run { Span::default() } else { span(&batch, &done.act, begun, now) };
                 events
                     .extend(done.events.into_iter().map(|event| EventRecord { span: span.clone(), ..event }));
             }
@@ -326,4 +311,19 @@ impl ExpiryController {
         let DuePod { family, queue, .. } = &group.first;
         self.handles.metrics.queues.expirations.inc([family_label(*family), queue, kind, &label(result)]);
     }
+}
+
+/// Returns the span of an act that ended a run, from the time at which the run was due. Its part is
+/// the work of this keeper. Other acts have no span of their own.
+fn span(batch: &DueBatch, act: &Act, begun: Timestamp, now: Timestamp) -> Span {
+    let name = match act {
+        Act::Pause(..) if batch.task.ends_run() => "pause",
+        Act::DeletePod(_) | Act::DeleteOwner(_) if batch.task.ends_run() => "delete",
+        _ => return Span::default(),
+    };
+    let DuePod { queue, namespace, name: pod, deadline, .. } = &batch.first;
+    let attributes = [("queue", queue.as_str()), ("namespace", namespace), ("pod", pod)];
+    let due = Span::whole(name, (*deadline, now), &attributes);
+    due.part("act", (begun, now), &[]);
+    due
 }
