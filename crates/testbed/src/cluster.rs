@@ -2,6 +2,7 @@
 //! users. A test that must not see the objects of others starts a [`Cluster`] of its own.
 
 mod backup;
+mod seed;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,7 @@ impl Cluster {
         let plan =
             ServerPlan { binaries: &binaries, credentials: &credentials, directory: &directory, gates };
 
+        seed::sow(&binaries, &directory.join("etcd")).await?;
         let (etcd, etcd_port) = plan.etcd()?;
         let etcd_process = etcd.start().await?;
         let (api_server, url) = plan.api_server(etcd_port, &more)?;

@@ -104,6 +104,20 @@ async fn until_dead(pids: &[u32]) {
 }
 
 #[tokio::test]
+async fn a_start_finds_the_roles_that_an_api_server_makes_for_itself() {
+    let cluster = shared().await;
+    let log = fs::read_to_string(cluster.audit_log()).unwrap();
+    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let verbs = |event: Value| {
+        let is_role = event["objectRef"]["resource"] == "clusterroles";
+        (is_role && event["user"]["username"] == "system:apiserver").then(|| event["verb"].clone())
+    };
+    let verbs: Vec<Value> = events.filter_map(verbs).collect();
+    assert!(verbs.contains(&json!("get")), "it looks for them");
+    assert!(!verbs.contains(&json!("create")), "{verbs:?}");
+}
+
+#[tokio::test]
 async fn deployment_becomes_available() {
     let client = shared().await.client().unwrap();
     namespace(&client, "deployment").await;
