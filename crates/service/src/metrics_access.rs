@@ -195,7 +195,36 @@ impl IntoResponse for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// An API server that knows every token, and whose users may do everything.
+    fn generous() -> Client {
+        let service = tower::service_fn(async |_: http::Request<Body>| {
+            let status = json!({"authenticated": true, "user": {"username": "scraper"}, "allowed": true});
+            let review = json!({"metadata": {}, "spec": {}, "status": status});
+            Ok::<_, Infallible>(http::Response::new(Body::from(review.to_string().into_bytes())))
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_token_that_was_allowed_lately_waits_for_no_turn() {
+        let access = MetricsAccess::new(generous());
+        let a_minute_ago = Instant::now().checked_sub(ALLOWED_FOR).unwrap();
+        access.allowed.lock().push((digest(&SHA256, b"known"), a_minute_ago));
+        // as a flood of unknown tokens would
+        let turn = access.asks.lock().await;
+        access.check("known").await.unwrap();
+        assert!(timeout(PAUSE, access.check("unknown")).await.is_err(), "it waits for its turn");
+        drop(turn);
+        access.check("unknown").await.unwrap();
+    }
 
     #[test]
     fn a_token_is_read_from_a_bearer_header_alone() {
