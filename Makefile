@@ -3,8 +3,8 @@
 CARGO ?= cargo
 NAMESPACE ?= tenure-system
 
-# tests on a control plane wait most of the time: at least nine at once, also with fewer processors
-export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 9 ? processors : 9)))
+# tests on a control plane wait for much of the time: at least six at once, also with fewer processors
+export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 6 ? processors : 6)))
 
 .PHONY: help
 help: ## List the commands
