@@ -2,7 +2,7 @@
 //! users. A test that must not see the objects of others starts a [`Cluster`] of its own.
 
 mod backup;
-mod seed;
+mod first_start;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ impl Cluster {
         let plan =
             ServerPlan { binaries: &binaries, credentials: &credentials, directory: &directory, gates };
 
-        seed::sow(&binaries, &directory.join("etcd")).await?;
+        first_start::copy_data(&binaries, &directory.join("etcd")).await?;
         let (etcd, etcd_port) = plan.etcd()?;
         let etcd_process = etcd.start().await?;
         let (api_server, url) = plan.api_server(etcd_port, &more)?;

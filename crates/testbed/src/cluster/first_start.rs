@@ -2,10 +2,11 @@
 //! hundreds of roles, bindings and flow schemas. It is made once, and kept beside the work
 //! directories. A start with it takes two thirds of the processor time.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use tokio::task::spawn_blocking;
 
 use super::backup::copy;
 use crate::binaries::Binaries;
@@ -13,19 +14,22 @@ use crate::credentials::Credentials;
 use crate::directory::{Directory, target_directory};
 use crate::plan::ServerPlan;
 
-/// Copies the data to `to`, and makes it first if it is missing.
-pub(super) async fn sow(binaries: &Binaries, to: &Path) -> Result<()> {
+/// Copies the data to `to`. Makes it first if it is missing, while other starts wait.
+pub(super) async fn copy_data(binaries: &Binaries, to: &Path) -> Result<()> {
     let build = binaries.directory().file_name().unwrap_or_default().to_string_lossy();
-    let seed = target_directory().join(format!("testbed/etcd-data-{build}"));
-    if !seed.exists() {
-        grow(binaries, &seed).await.context("cannot make the first data of etcd")?;
+    let data = target_directory().join(format!("testbed/etcd-data-{build}"));
+    let lock = File::create(data.with_extension("lock"))?;
+    let lock = spawn_blocking(move || lock.lock().map(|()| lock)).await??;
+    if !data.exists() {
+        make_data(binaries, &data).await.context("cannot make the first data of etcd")?;
     }
-    copy(&seed, to)
+    drop(lock);
+    copy(&data, to)
 }
 
 /// Makes the data by a start of etcd and kube-apiserver in a directory of their own.
-async fn grow(binaries: &Binaries, seed: &Path) -> Result<()> {
-    let mut directory = Directory::create("seed")?;
+async fn make_data(binaries: &Binaries, data: &Path) -> Result<()> {
+    let mut directory = Directory::create("first-start")?;
     let credentials = Credentials::create(directory.join("pki"))?;
     let plan = ServerPlan { binaries, credentials: &credentials, directory: &directory, gates: None };
     let (etcd, port) = plan.etcd()?;
@@ -33,8 +37,7 @@ async fn grow(binaries: &Binaries, seed: &Path) -> Result<()> {
     let (api_server, _) = plan.api_server(port, &[])?;
     api_server.start().await?.kill()?;
     etcd.kill()?;
-    // another process may have been faster, and the data of both is as good
-    let moved = fs::rename(directory.join("etcd"), seed);
+    fs::rename(directory.join("etcd"), data)?;
     directory.is_disposable = true;
-    moved.or_else(|error| if seed.exists() { Ok(()) } else { Err(error.into()) })
+    Ok(())
 }
