@@ -94,10 +94,6 @@ pub fn protected<'v>(
     preemptor: &Preemptor<'_>,
     victims: impl Iterator<Item = Victim<'v>> + Clone,
 ) -> Option<NodeProtection> {
-    // most victims may go, no matter which others go with them
-    if victims.clone().all(|victim| rules.is_free(preemptor, &victim)) {
-        return None;
-    }
     let rulings = rules.rulings(preemptor, victims);
     let mut protected = rulings.filter_map(|ruling| Some((ruling.rule?, ruling.until)));
     let (rule, first) = protected.next()?;

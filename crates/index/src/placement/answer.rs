@@ -223,20 +223,29 @@ impl<'i> PreemptionQuery<'_, 'i> {
             if let Some(pod) = pod
                 && here.iter().all(|of| of.uid != *uid)
             {
-                let mut of = workloads.here(*uid, pod);
+                let mut of = workloads.whole(*uid, pod);
                 of.text = Some(text);
                 here.push(of);
             }
         }
         let (offered, pool) = (here.len(), self.index.pool(self.question.rules.floors, &offer.node));
-        // most nodes need no more than this
-        let victims = here.iter().filter_map(|of| of.victim(workloads, pool));
         let Some(residents) = residents.filter(|_| offered > 0) else {
             return NodeVerdict::Drop(Rejection::NoVictims);
         };
-        let Some(protected) = protected(&self.question.rules, &self.preemptor, victims) else {
-            return NodeVerdict::Keep(here.iter().map(PodWithWorkload::taken).collect());
+        let rules = &self.question.rules;
+        let keep = |here: &[PodWithWorkload<'_, 'i>]| {
+            NodeVerdict::Keep(here.iter().map(PodWithWorkload::taken).collect())
         };
+        // most victims may go, no matter which others go with them
+        let mut victims = here.iter().filter_map(|of| of.victim(workloads, pool));
+        if victims.all(|victim| rules.is_free(&self.preemptor, &victim)) {
+            return keep(here);
+        }
+        for of in here.iter_mut() {
+            workloads.find_part(of);
+        }
+        let victims = here.iter().filter_map(|of| of.victim(workloads, pool));
+        let Some(protected) = protected(rules, &self.preemptor, victims) else { return keep(here) };
         let needs = self.question.neighbor.needs;
         if needs.is_some_and(|needs| needs.is_unknown) {
             return NodeVerdict::Drop(Rejection::Protected(protected));

@@ -145,14 +145,29 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         }
     }
 
-    /// Finds the workload of a pod. `uid` is the key of the record.
+    /// Finds the workload of a pod, and the part of it that is counted apart. `uid` is the key of
+    /// the record.
     pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
+        let mut of = self.whole(uid, pod);
+        self.find_part(&mut of);
+        of
+    }
+
+    /// Finds the part of a pod's workload that is counted apart: it takes a look at all pods of the
+    /// group.
+    pub fn find_part(&mut self, of: &mut PodWithWorkload<'_, 'i>) {
+        if let SchedulingUnit::Group(numbers) = &mut of.of
+            && let Some((group, ..)) = self.named(of.pod).of
+        {
+            numbers.part = self.part(numbers.group, group, Crew::of(of.uid, of.pod.memberships()));
+        }
+    }
+
+    /// Finds the workload of a pod, without its part: that is enough to tell if a floor applies.
+    pub fn whole<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
         let class = self.class(pod);
         let ResolvedGroup { of, queue } = self.named(pod);
-        let in_group = of.map(|(of, group, subgroup)| {
-            let part = self.part(group, of, Crew::of(uid, pod.memberships()));
-            GroupNumbers { group, part, subgroup }
-        });
+        let in_group = of.map(|(_, group, subgroup)| GroupNumbers { group, part: None, subgroup });
         let queue = pod.queue_with(queue).or_else(|| self.lent(pod));
         let place = self.place(queue);
         let itself = || SchedulingUnit::Itself(Workload::alone(place, pod.scheduled));
