@@ -355,6 +355,11 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 {{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}
 {{- end }}
 
+{{- /* "true" if the webhook responds to Evictions of lifecycle.k8s.io, else "". */}}
+{{- define "tenure.webhook.respondsToEvictions" -}}
+{{- if and (include "tenure.isOn" (list . "guard")) (dig "evictionResponder" false .Values.guard) }}true{{ end }}
+{{- end }}
+
 {{- /* "true" if the webhook answers the creation of owners, else "". An upgrade may reuse values of an older chart. */}}
 {{- define "tenure.webhook.answersOwners" -}}
 {{- if dig "enabled" true (.Values.webhook.owners | default dict) }}true{{ end }}

@@ -31,10 +31,11 @@ const READ_AS_V2: [&str; 2] = ["crds.runai=false", "queueVersion=v2"];
 
 /// Values of the chart that turn on features of the webhook that are off by default, and the flags
 /// that they set.
-const FEATURES: [(&str, &str); 3] = [
+const FEATURES: [(&str, &str); 4] = [
     (EXTENDER, "scheduler-extender"),
     ("schedulerExtender.allowAnonymous=true", "scheduler-allow-anonymous"),
     ("guard.enabled=true", "guard"),
+    ("guard.evictionResponder=true", "eviction-responder"),
 ];
 
 /// The value of the chart that has the webhook answer schedulers.

@@ -66,6 +66,10 @@ pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// eviction of the pod.
 pub const UNGUARDED_ANNOTATION: &str = "tenure.dev/unguarded";
 
+/// The name by which a pod asks in `spec.evictionResponders` that an Eviction of
+/// `lifecycle.k8s.io` waits for its floor. Kubernetes makes it a label of the Eviction.
+pub const EVICTION_RESPONDER: &str = "tenure.dev/floor";
+
 /// Annotation on an event of a pause: the queue of the related pod, for whose sake the workload was
 /// paused.
 pub const EVENT_QUEUE_ANNOTATION: &str = "tenure.dev/queue";

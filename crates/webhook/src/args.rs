@@ -69,6 +69,12 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) guard: bool,
 
+    /// With --guard, hold back Evictions of lifecycle.k8s.io/v1alpha1 for floors, where a pod's spec.evictionResponders
+    /// names tenure.dev/floor. An alpha API of Kubernetes 1.37
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Guard")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) eviction_responder: bool,
+
     /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of
     /// their queue are warned of, or refused where the queue says so
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Owners")]

@@ -5,6 +5,7 @@
 //! [`tenure_policy::guard`]. A request that can't be read is admitted with a warning.
 
 mod http;
+mod responder;
 mod subject;
 
 use std::{
@@ -30,6 +31,7 @@ use crate::{
 };
 
 pub use http::router;
+pub use responder::EvictionResponder;
 use subject::{PodRemoval, operation};
 
 /// Keeps schedulers and drains from ending a pod's run too early. Clones share their state.

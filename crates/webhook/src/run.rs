@@ -3,6 +3,7 @@
 //! `main.rs` calls [`Args::run`]. All watches, servers and tasks run as branches of one `select!`:
 //! when one of them ends or fails, so does the process.
 
+use anyhow::ensure;
 use axum::Router;
 use futures::future::OptionFuture;
 use kube::Client;
@@ -18,7 +19,7 @@ use crate::{
     Args, Extender, Guard, Metrics, Mutator, OwnerAnswers, Validator,
     args::WebhookCommand,
     certificates::CertificateManager,
-    guard,
+    guard::{self, EvictionResponder},
     http::LargeBodies,
     kai::KaiWatch,
     owners, router, scheduler,
@@ -38,6 +39,10 @@ impl Args {
     /// Loads the configuration and the certificates, starts the watches and serves until shutdown.
     async fn serve(self) -> anyhow::Result<()> {
         self.log.clone().init()?;
+        ensure!(
+            self.guard || !self.eviction_responder,
+            "--eviction-responder needs --guard, which knows the floors of pods"
+        );
         let _spans = spans::start("tenure-webhook")?;
         let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
         let registry = metrics_page.sub_registry_with_prefix("tenure_webhook");
@@ -65,6 +70,8 @@ impl Args {
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page, client.clone()).await?;
+        let responder = handlers.guard.clone().filter(|_| self.eviction_responder).map(EvictionResponder);
+        let responding = Box::pin(respond_to_evictions(responder, client.clone()));
         let following =
             Box::pin(follow_cluster(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
         let authorities = callers.authorities();
@@ -79,6 +86,7 @@ impl Args {
                     () = definition => Ok(()),
                     () = kai => Ok(()),
                     () = following => Ok(()),
+                    () = responding => Ok(()),
                     () = configured => Ok(()),
                 }
             })
@@ -167,6 +175,14 @@ async fn follow_cluster(sight: ClusterView, client: Client, extender: Option<Ext
     let wake = extender.as_ref().and_then(Extender::waker).map(|waker| waker.run(client.clone()));
     let count = OptionFuture::from(extender.as_ref().map(Extender::count_kept));
     tokio::join!(measured, placement.follow(client, readiness, guards), OptionFuture::from(wake), count);
+}
+
+/// Responds to Evictions, if that is on. Never ends.
+async fn respond_to_evictions(responder: Option<EvictionResponder>, client: Client) {
+    match responder {
+        Some(responder) => Box::pin(responder.run(client)).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Keeps the certificates, if the webhook makes them. Never ends.

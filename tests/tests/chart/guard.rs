@@ -33,7 +33,7 @@ async fn nothing_of_guard_and_extender_is_there_when_they_are_off() {
     let objects = render("test", &json!({})).await;
     assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&2));
     let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
-    for flag in ["--guard", "--scheduler-extender", "--wake-up"] {
+    for flag in ["--guard", "--eviction-responder", "--scheduler-extender", "--wake-up"] {
         assert!(!arguments.iter().any(|argument| argument.starts_with(flag)), "{arguments:?}");
     }
     assert_eq!(config(&json!({})).await.get("guard"), None);
@@ -263,6 +263,21 @@ async fn webhook_may_read_what_floors_depend_on_where_it_needs_to_and_wake_pods_
             rights().into_iter().filter(|right| right.starts_with("webhook")).chain(more).collect();
         assert_eq!(granted_to("webhook", &render("test", &values).await), expected, "{values}");
     }
+}
+
+#[tokio::test]
+async fn webhook_responds_to_evictions_where_the_guard_is_on_and_may_write_nothing_else_of_them() {
+    let rendered = async |guard: Value| render("test", &json!({"guard": guard})).await;
+    let rights_of = |objects: &[Value]| granted_to("webhook", objects);
+    let alone = rights_of(&rendered(json!({"enabled": true})).await);
+    let objects = rendered(json!({"enabled": true, "evictionResponder": true})).await;
+    let more = ["webhook list evictions.lifecycle.k8s.io", "webhook patch evictions/status.lifecycle.k8s.io"];
+    let expected: BTreeSet<_> = alone.into_iter().chain(more.map(str::to_owned)).collect();
+    assert_eq!(rights_of(&objects), expected);
+    let flag = "--eviction-responder".to_owned();
+    assert!(arguments(find(&objects, "Deployment", "test-tenure-webhook")).contains(&flag));
+    let without_guard = rendered(json!({"enabled": false, "evictionResponder": true})).await;
+    assert!(!arguments(find(&without_guard, "Deployment", "test-tenure-webhook")).contains(&flag));
 }
 
 #[tokio::test]

@@ -2,35 +2,19 @@
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, eventually};
+use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, fixtures,
-    scheduling::{self, Arena, Wish},
+    scheduling::{Arena, Wish},
 };
-use tokio::sync::OnceCell;
 
 use crate::{
-    GUARDED, LONG, World, await_held, queue_for,
+    LONG, await_held, queue_for,
     verdicts::{Webhook, await_verdict, verdicts},
+    with_alpha_apis,
 };
 
-const API: &str = "scheduling.k8s.io/v1beta1";
-
-/// A cluster whose kube-scheduler places gangs, with the guard and the extender.
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start = async || {
-        let served = format!("{API}=true");
-        let flags = [("feature-gates", "GenericWorkload=true"), ("runtime-config", served.as_str())];
-        let cluster = Cluster::start_with_flags("guard-gangs", &flags).await?;
-        let values = [&GUARDED[..], &["schedulerExtender.enabled=true"]].concat();
-        let world = Box::pin(World::installed_on(cluster, &values, &[])).await?;
-        world.tenure.start_webhook(&world.cluster).await?;
-        scheduling::configure(&world, &json!({})).await?;
-        Ok::<_, anyhow::Error>(world)
-    };
-    Box::pin(WORLD.get_or_try_init(start)).await.unwrap()
-}
+pub const API: &str = "scheduling.k8s.io/v1beta1";
 
 /// A pod that takes a whole node of the arena.
 async fn victim(arena: &Arena<'_>, name: &str, node: &str, queue: &str) -> DynamicObject {
@@ -53,7 +37,7 @@ async fn gang(arena: &Arena<'_>, queue: &str) -> Vec<DynamicObject> {
 }
 
 async fn arena() -> Arena<'static> {
-    let arena = Arena::new(world().await, 8).await;
+    let arena = Arena::new(with_alpha_apis().await, 8).await;
     arena.add_node(&format!("{}-b", arena.node()), 8).await;
     arena
 }

@@ -12,6 +12,7 @@ mod configured;
 mod deletions;
 mod down;
 mod drains;
+mod evictions;
 mod exempt;
 mod gangs;
 mod preemption;
@@ -20,7 +21,7 @@ mod verdicts;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tenure_testbed::eventually;
+use tenure_testbed::{Cluster, eventually};
 use tenure_tests::{
     DEADLINE, World,
     asker::Asker,
@@ -63,6 +64,27 @@ async fn guarded() -> &'static World {
         Ok::<_, anyhow::Error>(world)
     };
     WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// A cluster with alpha APIs: kube-scheduler places gangs, and pods name responders to their evictions. The guard and the
+/// extender run.
+async fn with_alpha_apis() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let served = format!("{}=true,{}=true", gangs::API, evictions::API);
+        let flags = [
+            ("feature-gates", "GenericWorkload=true,EvictionRequestAPI=true"),
+            ("runtime-config", served.as_str()),
+        ];
+        let cluster = Cluster::start_with_flags("guard-alpha", &flags).await?;
+        let more = ["schedulerExtender.enabled=true", "guard.evictionResponder=true"];
+        let values = [&GUARDED[..], &more].concat();
+        let world = Box::pin(World::installed_on(cluster, &values, &[])).await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        scheduling::configure(&world, &json!({})).await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    Box::pin(WORLD.get_or_try_init(start)).await.unwrap()
 }
 
 /// A cluster whose guard is asked, but down: each request that would wait for it is refused.

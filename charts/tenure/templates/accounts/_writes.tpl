@@ -176,6 +176,16 @@ also: a condition of CEL that an update must meet.
   verbs: [patch]
   fields: [[status, nominatedNodeName]]
 {{- end }}
+{{- if include "tenure.webhook.respondsToEvictions" . }}
+# until when a floor holds an Eviction back: an entry that no other responder writes
+- apiGroups: [lifecycle.k8s.io]
+  resources: [evictions/status]
+  verbs: [patch]
+  fields: [[status, responders]]
+  also: >-
+    object.?status.?responders.orValue([]).all(of, of.?name.orValue("") == "tenure.dev/floor" ||
+    of in oldObject.?status.?responders.orValue([]))
+{{- end }}
 {{- end }}
 
 {{- /* The rules of a role for the rows of an account: of the release's namespace, or of the cluster. Takes (list $ account own). */}}

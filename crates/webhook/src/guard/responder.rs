@@ -1,0 +1,288 @@
+//! Holds back Evictions of `lifecycle.k8s.io` until the floors of their pods end.
+//!
+//! `run.rs` starts this with `--eviction-responder`. A pod that names [`EVICTION_RESPONDER`] in
+//! `spec.evictionResponders` waits for this responder before the next one evicts it. The guard
+//! decides. Each replica responds: a write to a version that another replica has changed is
+//! refused.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    Api, Client,
+    api::{ApiResource, ListParams, Patch, PatchParams},
+    core::Object,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tenure_index::Uid;
+use tenure_policy::guard::{Hold, Operation};
+use tenure_service::{
+    call::{ApiError, call},
+    log::with_causes,
+    pages::{ListPages, PageSize},
+};
+use tenure_types::keys::EVICTION_RESPONDER;
+use tracing::{debug, warn};
+
+use super::{Guard, subject::PodRemoval};
+
+/// The time between two looks at all Evictions, by which one may be held back for too long.
+const BETWEEN: Duration = Duration::from_secs(10);
+
+/// The time after which an entry is written again. Kubernetes passes over a responder that hasn't
+/// written for 20 minutes.
+const HEARTBEAT: SignedDuration = SignedDuration::from_mins(5);
+
+/// The latest expected completion that the API accepts is ten years from now.
+const LONGEST: SignedDuration = SignedDuration::from_hours(9 * 365 * 24);
+
+/// An Eviction of `lifecycle.k8s.io/v1alpha1`, with the fields that a responder needs.
+type Eviction = Object<EvictionSpec, EvictionStatus>;
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct EvictionSpec {
+    #[serde(default)]
+    target: EvictionTarget,
+}
+
+/// The object to evict. None: it is no pod.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct EvictionTarget {
+    pod: Option<PodReference>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct PodReference {
+    name: String,
+    uid: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EvictionStatus {
+    target_responders: Vec<TargetResponder>,
+    responders: Vec<ResponderEntry>,
+}
+
+/// A responder, as Kubernetes chose it: one at a time is `Active`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct TargetResponder {
+    name: String,
+    state: String,
+}
+
+/// The entry that a responder writes.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ResponderEntry {
+    name: String,
+    start_time: Option<Timestamp>,
+    heartbeat_time: Option<Timestamp>,
+    expected_completion_time: Option<Timestamp>,
+    completion_time: Option<Timestamp>,
+}
+
+impl EvictionStatus {
+    /// Returns the entry of this responder if it is to respond now.
+    fn active(&self) -> Option<&ResponderEntry> {
+        let is_active = |of: &&TargetResponder| of.name == EVICTION_RESPONDER && of.state == "Active";
+        self.target_responders.iter().find(is_active)?;
+        self.responders.iter().find(|of| of.name == EVICTION_RESPONDER && of.completion_time.is_none())
+    }
+}
+
+impl ResponderEntry {
+    /// Returns the fields to write, for a pod that is held or may go. None: the entry says the same
+    /// already.
+    fn answer(&self, hold: Option<&Hold>, now: Timestamp) -> Option<Value> {
+        // the API keeps whole seconds, and no time may be before the start
+        let now = seconds(now).max(self.start_time?).max(self.heartbeat_time.unwrap_or(Timestamp::MIN));
+        let Some(Hold { until, message, .. }) = hold else {
+            let message = "tenure: the pod isn't protected, and may be evicted";
+            return Some(json!({"heartbeatTime": now, "completionTime": now, "message": message}));
+        };
+        let until = until.map(seconds).filter(|until| *until > now && until.duration_since(now) < LONGEST);
+        let is_fresh = self.heartbeat_time.is_some_and(|at| now.duration_since(at) < HEARTBEAT);
+        let is_same = is_fresh && self.expected_completion_time == until;
+        let answer = json!({"heartbeatTime": now, "expectedCompletionTime": until, "message": message});
+        (!is_same).then_some(answer)
+    }
+}
+
+/// Cuts a time to whole seconds.
+fn seconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+/// Responds to Evictions by the verdicts of a guard.
+#[derive(Clone, Debug)]
+pub struct EvictionResponder(pub Guard);
+
+impl EvictionResponder {
+    /// Responds to all Evictions every ten seconds, once the guard knows all pods. Never ends.
+    pub async fn run(self, client: Client) {
+        let mut is_served = true;
+        loop {
+            tokio::time::sleep(BETWEEN).await;
+            if self.0.sight.readiness.awaited().is_some() {
+                continue;
+            }
+            match self.respond(&client).await {
+                Ok(()) => is_served = true,
+                Err(ApiError::NotFound) => {
+                    if std::mem::replace(&mut is_served, false) {
+                        warn!(
+                            "--eviction-responder is on, but the API server doesn't serve lifecycle.k8s.io/v1alpha1: turn on its feature gate EvictionRequestAPI and this API, or turn the flag off"
+                        );
+                    }
+                }
+                Err(error) => warn!(error = with_causes(&error), "Failed to list Evictions: trying again"),
+            }
+        }
+    }
+
+    /// Responds to all Evictions that name this responder.
+    async fn respond(&self, client: &Client) -> Result<(), ApiError> {
+        let api = Api::<Eviction>::all_with(client.clone(), &resource());
+        let labels = format!("{EVICTION_RESPONDER} in (responder,requester-responder)");
+        let mut size = PageSize::default();
+        let mut pages = ListPages::new(api, ListParams::default().labels(&labels), None, &mut size);
+        while let Some(page) = call(pages.next()).await? {
+            for eviction in &page {
+                match Box::pin(self.respond_to(client, eviction)).await {
+                    Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_)) => {}
+                    Err(error) => {
+                        let (namespace, name) = (&eviction.metadata.namespace, &eviction.metadata.name);
+                        warn!(
+                            namespace,
+                            name,
+                            error = with_causes(&error),
+                            "Failed to respond to an Eviction: trying again"
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Responds to an Eviction, unless another responder is active or there is nothing new to say.
+    async fn respond_to(&self, client: &Client, eviction: &Eviction) -> Result<(), ApiError> {
+        let Some(entry) = eviction.status.as_ref().and_then(EvictionStatus::active) else { return Ok(()) };
+        let Some(pod) = &eviction.spec.target.pod else { return Ok(()) };
+        let namespace = eviction.metadata.namespace.as_deref().unwrap_or_default();
+        let hold = self.hold(namespace, pod);
+        let Some(mut answer) = entry.answer(hold.as_ref(), self.0.sight.clock.now()) else { return Ok(()) };
+        if let Some(fields) = answer.as_object_mut() {
+            fields.insert("name".into(), EVICTION_RESPONDER.into());
+        }
+        let name = eviction.metadata.name.as_deref().unwrap_or_default();
+        let patch = json!({
+            "metadata": {"resourceVersion": eviction.metadata.resource_version},
+            // strategic: other responders' entries stay as they are
+            "status": {"responders": [answer]},
+        });
+        let api = Api::<Eviction>::namespaced_with(client.clone(), namespace, &resource());
+        call(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))).await?;
+        let until = hold.and_then(|hold| hold.until).map(tracing::field::display);
+        debug!(%namespace, pod = pod.name, until, "Responded to an Eviction");
+        Ok(())
+    }
+
+    /// Returns the reason why a pod may not be evicted now. None: it may, or it is gone.
+    fn hold(&self, namespace: &str, pod: &PodReference) -> Option<Hold> {
+        self.0.sight.placement.with(|index| index.is_running(Uid::of(&pod.uid))).then_some(())?;
+        let (namespace, name) = (namespace.to_owned(), pod.name.clone());
+        // no user: the one who evicts in the end isn't known, and those who are exempt don't ask this way
+        let (operation, user, groups) = (Operation::Evict, "", Vec::new());
+        self.0.judge(&PodRemoval { operation, user, groups, namespace, name, pod: None }).hold
+    }
+}
+
+/// Returns the resource of Evictions.
+fn resource() -> ApiResource {
+    ApiResource {
+        group: "lifecycle.k8s.io".into(),
+        version: "v1alpha1".into(),
+        api_version: "lifecycle.k8s.io/v1alpha1".into(),
+        kind: "Eviction".into(),
+        plural: "evictions".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_policy::preemption::Rule;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn hold(until: Option<Timestamp>) -> Hold {
+        Hold { rule: Rule::ReclaimMinRuntime, until, retry_after: 1, message: "why".into() }
+    }
+
+    fn entry(heartbeat: Option<i64>, expected: Option<i64>) -> ResponderEntry {
+        ResponderEntry {
+            name: EVICTION_RESPONDER.into(),
+            start_time: Some(at(0)),
+            heartbeat_time: heartbeat.map(at),
+            expected_completion_time: expected.map(at),
+            completion_time: None,
+        }
+    }
+
+    #[test]
+    fn an_entry_is_written_first_then_every_five_minutes_and_when_the_end_moves() {
+        let held = hold(Some(at(3_600)));
+        let written = |heartbeat, expected, now| entry(heartbeat, expected).answer(Some(&held), at(now));
+        let first = written(None, None, 5).unwrap();
+        assert_eq!(
+            first,
+            json!({"heartbeatTime": at(5), "expectedCompletionTime": at(3_600), "message": "why"})
+        );
+        assert_eq!(written(Some(5), Some(3_600), 304), None);
+        assert!(written(Some(5), Some(3_600), 305).is_some());
+        assert!(written(Some(5), Some(1_800), 25).is_some(), "the floor was made longer");
+    }
+
+    #[test]
+    fn a_pod_that_may_go_completes_the_entry() {
+        let answer = entry(Some(5), Some(3_600)).answer(None, at(20)).unwrap();
+        assert_eq!((&answer["completionTime"], &answer["heartbeatTime"]), (&json!(at(20)), &json!(at(20))));
+    }
+
+    #[test]
+    fn times_are_whole_seconds_in_the_range_that_the_api_accepts() {
+        let now = at(20) + SignedDuration::from_millis(999);
+        let answer = |entry: ResponderEntry, until| entry.answer(Some(&hold(until)), now).unwrap();
+        assert_eq!(answer(entry(None, None), Some(at(30)))["heartbeatTime"], json!(at(20)));
+        assert_eq!(
+            answer(entry(Some(22), None), Some(at(30)))["heartbeatTime"],
+            json!(at(22)),
+            "a slower clock"
+        );
+        for until in [Some(Timestamp::MAX), Some(at(20)), None] {
+            assert_eq!(answer(entry(None, None), until)["expectedCompletionTime"], Value::Null);
+        }
+    }
+
+    #[test]
+    fn only_the_active_responder_responds_and_only_once() {
+        let status = |state: &str, done: Value| {
+            let status = json!({
+                "targetResponders": [{"name": EVICTION_RESPONDER, "state": state}, {"name": "a.dev/b", "state": "Active"}],
+                "responders": [{"name": "a.dev/b"}, {"name": EVICTION_RESPONDER, "startTime": at(0), "completionTime": done}],
+            });
+            serde_json::from_value::<EvictionStatus>(status).unwrap().active().is_some()
+        };
+        assert!(status("Active", Value::Null));
+        assert!(!status("Active", json!(at(1))));
+        for state in ["Inactive", "Interrupted", "Canceled", "Completed"] {
+            assert!(!status(state, Value::Null), "{state}");
+        }
+    }
+}
