@@ -70,7 +70,8 @@ impl Args {
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page, client.clone()).await?;
-        let responder = handlers.guard.clone().filter(|_| self.eviction_responder).map(EvictionResponder);
+        let responder =
+            handlers.guard.clone().filter(|_| self.eviction_responder).map(EvictionResponder::new);
         let responding = Box::pin(respond_to_evictions(responder, client.clone()));
         let following =
             Box::pin(follow_cluster(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
@@ -80,7 +81,7 @@ impl Args {
             .run(async |shutdown| {
                 tokio::select! {
                     () = keep(manager, shutdown.clone()) => Ok(()),
-                    result = self.tls.serve(router, authorities, (made, ends), readiness, shutdown) => result,
+                    result = Box::pin(self.tls.serve(router, authorities, (made, ends), readiness, shutdown)) => result,
                     result = admin => result,
                     () = queues => Ok(()),
                     () = definition => Ok(()),

@@ -95,7 +95,7 @@ async fn an_eviction_waits_for_the_end_of_the_floor_and_is_then_passed_on() {
 }
 
 #[tokio::test]
-async fn an_eviction_of_a_pod_that_is_gone_is_passed_on_at_once() {
+async fn an_eviction_of_a_pod_that_is_gone_is_passed_on() {
     let arena = &Arena::new(with_alpha_apis().await, 8).await;
     let pod = pod(arena, "1h").await;
     arena.namespace.delete(&pod).await;

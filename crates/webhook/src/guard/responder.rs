@@ -5,7 +5,7 @@
 //! decides. Each replica responds: a write to a version that another replica has changed is
 //! refused.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -15,10 +15,10 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tenure_index::Uid;
-use tenure_policy::guard::{Hold, Operation};
+use tenure_policy::guard::{GuardVerdict, Hold, Operation, VerdictReason};
 use tenure_service::{
     call::{ApiError, call},
+    limit::{WriteLimit, write_limit},
     log::with_causes,
     pages::{ListPages, PageSize},
 };
@@ -30,9 +30,20 @@ use super::{Guard, subject::PodRemoval};
 /// The time between two looks at all Evictions, by which one may be held back for too long.
 const BETWEEN: Duration = Duration::from_secs(10);
 
+/// The writes to the API server: each second, and in a burst.
+const WRITES_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
+const WRITES_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
+
 /// The time after which an entry is written again. Kubernetes passes over a responder that hasn't
 /// written for 20 minutes.
-const HEARTBEAT: SignedDuration = SignedDuration::from_mins(5);
+const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
+
+/// The least time between two heartbeats, as the API asks.
+const LEAST: SignedDuration = SignedDuration::from_secs(20);
+
+/// The time after which all replicas know a pod: before that, an unknown one isn't taken for gone. A
+/// completed entry can't be taken back.
+const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
 /// The latest expected completion that the API accepts is ten years from now.
 const LONGEST: SignedDuration = SignedDuration::from_hours(9 * 365 * 24);
@@ -93,18 +104,27 @@ impl EvictionStatus {
 }
 
 impl ResponderEntry {
-    /// Returns the fields to write, for a pod that is held or may go. None: the entry says the same
-    /// already.
-    fn answer(&self, hold: Option<&Hold>, now: Timestamp) -> Option<Value> {
+    /// Returns the fields to write by a verdict. None: the entry says the same already, or the
+    /// verdict isn't certain yet.
+    fn answer(&self, GuardVerdict { reason, hold, .. }: &GuardVerdict, now: Timestamp) -> Option<Value> {
         // the API keeps whole seconds, and no time may be before the start
-        let now = seconds(now).max(self.start_time?).max(self.heartbeat_time.unwrap_or(Timestamp::MIN));
+        let start = self.start_time?;
+        let now = seconds(now).max(start).max(self.heartbeat_time.unwrap_or(Timestamp::MIN));
         let Some(Hold { until, message, .. }) = hold else {
+            let is_certain = match reason {
+                VerdictReason::Syncing => false,
+                VerdictReason::Unknown | VerdictReason::NotScheduled => now.duration_since(start) >= SETTLED,
+                _ => true,
+            };
+            if !is_certain {
+                return None;
+            }
             let message = "tenure: the pod isn't protected, and may be evicted";
             return Some(json!({"heartbeatTime": now, "completionTime": now, "message": message}));
         };
         let until = until.map(seconds).filter(|until| *until > now && until.duration_since(now) < LONGEST);
-        let is_fresh = self.heartbeat_time.is_some_and(|at| now.duration_since(at) < HEARTBEAT);
-        let is_same = is_fresh && self.expected_completion_time == until;
+        let is_within = |time| self.heartbeat_time.is_some_and(|at| now.duration_since(at) < time);
+        let is_same = is_within(LEAST) || (is_within(HEARTBEAT) && self.expected_completion_time == until);
         let answer = json!({"heartbeatTime": now, "expectedCompletionTime": until, "message": message});
         (!is_same).then_some(answer)
     }
@@ -116,16 +136,25 @@ fn seconds(at: Timestamp) -> Timestamp {
 }
 
 /// Responds to Evictions by the verdicts of a guard.
-#[derive(Clone, Debug)]
-pub struct EvictionResponder(pub Guard);
+#[derive(Debug)]
+pub struct EvictionResponder {
+    guard: Guard,
+    /// The limit of writes.
+    limit: WriteLimit,
+}
 
 impl EvictionResponder {
+    /// Creates a responder.
+    pub fn new(guard: Guard) -> Self {
+        Self { guard, limit: write_limit(WRITES_A_SECOND, WRITES_AT_ONCE) }
+    }
+
     /// Responds to all Evictions every ten seconds, once the guard knows all pods. Never ends.
     pub async fn run(self, client: Client) {
         let mut is_served = true;
         loop {
             tokio::time::sleep(BETWEEN).await;
-            if self.0.sight.readiness.awaited().is_some() {
+            if self.guard.sight.readiness.awaited().is_some() {
                 continue;
             }
             match self.respond(&client).await {
@@ -142,26 +171,32 @@ impl EvictionResponder {
         }
     }
 
-    /// Responds to all Evictions that name this responder.
+    /// Responds to all Evictions that name this responder. Fails if they can't be listed.
     async fn respond(&self, client: &Client) -> Result<(), ApiError> {
         let api = Api::<Eviction>::all_with(client.clone(), &resource());
         let labels = format!("{EVICTION_RESPONDER} in (responder,requester-responder)");
-        let mut size = PageSize::default();
+        let (mut size, mut all) = (PageSize::default(), Vec::new());
         let mut pages = ListPages::new(api, ListParams::default().labels(&labels), None, &mut size);
+        // all pages before the first write: a list ends if it takes minutes
         while let Some(page) = call(pages.next()).await? {
-            for eviction in &page {
-                match Box::pin(self.respond_to(client, eviction)).await {
-                    Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_)) => {}
-                    Err(error) => {
-                        let (namespace, name) = (&eviction.metadata.namespace, &eviction.metadata.name);
-                        warn!(
-                            namespace,
-                            name,
-                            error = with_causes(&error),
-                            "Failed to respond to an Eviction: trying again"
-                        );
-                    }
-                }
+            let active = |of: &Eviction| of.status.as_ref().is_some_and(|status| status.active().is_some());
+            all.extend(page.into_iter().filter(active));
+        }
+        let mut has_failed = false;
+        for eviction in &all {
+            let error = match Box::pin(self.respond_to(client, eviction)).await {
+                // gone, or another replica has responded
+                Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_)) => continue,
+                Err(error) => error,
+            };
+            if !std::mem::replace(&mut has_failed, true) {
+                let (namespace, name) = (&eviction.metadata.namespace, &eviction.metadata.name);
+                let error = with_causes(&error);
+                warn!(namespace, name, error, "Failed to respond to an Eviction: trying again");
+            }
+            // the API server may be down: others would wait as long
+            if !error.is_refusal() {
+                break;
             }
         }
         Ok(())
@@ -172,8 +207,8 @@ impl EvictionResponder {
         let Some(entry) = eviction.status.as_ref().and_then(EvictionStatus::active) else { return Ok(()) };
         let Some(pod) = &eviction.spec.target.pod else { return Ok(()) };
         let namespace = eviction.metadata.namespace.as_deref().unwrap_or_default();
-        let hold = self.hold(namespace, pod);
-        let Some(mut answer) = entry.answer(hold.as_ref(), self.0.sight.clock.now()) else { return Ok(()) };
+        let verdict = self.verdict(namespace, pod);
+        let Some(mut answer) = entry.answer(&verdict, self.guard.sight.clock.now()) else { return Ok(()) };
         if let Some(fields) = answer.as_object_mut() {
             fields.insert("name".into(), EVICTION_RESPONDER.into());
         }
@@ -184,19 +219,23 @@ impl EvictionResponder {
             "status": {"responders": [answer]},
         });
         let api = Api::<Eviction>::namespaced_with(client.clone(), namespace, &resource());
+        self.limit.until_ready().await;
         call(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))).await?;
-        let until = hold.and_then(|hold| hold.until).map(tracing::field::display);
-        debug!(%namespace, pod = pod.name, until, "Responded to an Eviction");
+        let until = verdict.hold.and_then(|hold| hold.until).map(tracing::field::display);
+        debug!(%namespace, pod = pod.name, reason = verdict.reason.name(), until, "Responded to an Eviction");
         Ok(())
     }
 
-    /// Returns the reason why a pod may not be evicted now. None: it may, or it is gone.
-    fn hold(&self, namespace: &str, pod: &PodReference) -> Option<Hold> {
-        self.0.sight.placement.with(|index| index.is_running(Uid::of(&pod.uid))).then_some(())?;
+    /// Returns the verdict on the eviction of a pod. A pod that is gone is unknown, also if another has
+    /// its name.
+    fn verdict(&self, namespace: &str, pod: &PodReference) -> GuardVerdict {
+        if !self.guard.sight.placement.with(|index| index.has_pod(&pod.uid)) {
+            return GuardVerdict::allowed(VerdictReason::Unknown);
+        }
         let (namespace, name) = (namespace.to_owned(), pod.name.clone());
-        // no user: the one who evicts in the end isn't known, and those who are exempt don't ask this way
+        // no user: an Eviction doesn't say who has asked for it
         let (operation, user, groups) = (Operation::Evict, "", Vec::new());
-        self.0.judge(&PodRemoval { operation, user, groups, namespace, name, pod: None }).hold
+        self.guard.judge(&PodRemoval { operation, user, groups, namespace, name, pod: None })
     }
 }
 
@@ -221,8 +260,9 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
-    fn hold(until: Option<Timestamp>) -> Hold {
-        Hold { rule: Rule::ReclaimMinRuntime, until, retry_after: 1, message: "why".into() }
+    fn held(until: Option<Timestamp>) -> GuardVerdict {
+        let hold = Hold { rule: Rule::ReclaimMinRuntime, until, retry_after: 1, message: "why".into() };
+        GuardVerdict { hold: Some(hold), ..GuardVerdict::allowed(VerdictReason::Protected) }
     }
 
     fn entry(heartbeat: Option<i64>, expected: Option<i64>) -> ResponderEntry {
@@ -236,35 +276,39 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_written_first_then_every_five_minutes_and_when_the_end_moves() {
-        let held = hold(Some(at(3_600)));
-        let written = |heartbeat, expected, now| entry(heartbeat, expected).answer(Some(&held), at(now));
+    fn an_entry_is_written_first_then_every_ten_minutes_and_when_the_end_moves() {
+        let held = held(Some(at(3_600)));
+        let written = |heartbeat, expected, now| entry(heartbeat, expected).answer(&held, at(now));
         let first = written(None, None, 5).unwrap();
         assert_eq!(
             first,
             json!({"heartbeatTime": at(5), "expectedCompletionTime": at(3_600), "message": "why"})
         );
-        assert_eq!(written(Some(5), Some(3_600), 304), None);
-        assert!(written(Some(5), Some(3_600), 305).is_some());
+        assert_eq!(written(Some(5), Some(3_600), 604), None);
+        assert!(written(Some(5), Some(3_600), 605).is_some());
+        assert_eq!(written(Some(5), Some(1_800), 24), None, "the API asks for twenty seconds between two");
         assert!(written(Some(5), Some(1_800), 25).is_some(), "the floor was made longer");
     }
 
     #[test]
-    fn a_pod_that_may_go_completes_the_entry() {
-        let answer = entry(Some(5), Some(3_600)).answer(None, at(20)).unwrap();
-        assert_eq!((&answer["completionTime"], &answer["heartbeatTime"]), (&json!(at(20)), &json!(at(20))));
+    fn a_pod_that_may_go_completes_the_entry_and_an_unknown_one_once_replicas_would_know_it() {
+        let completed = |reason, now| entry(None, None).answer(&GuardVerdict::allowed(reason), at(now));
+        let answer = completed(VerdictReason::Unprotected, 1).unwrap();
+        assert_eq!((&answer["completionTime"], &answer["heartbeatTime"]), (&json!(at(1)), &json!(at(1))));
+        for reason in [VerdictReason::Unknown, VerdictReason::NotScheduled] {
+            assert_eq!(completed(reason, 29), None);
+            assert!(completed(reason, 30).is_some());
+        }
+        assert_eq!(completed(VerdictReason::Syncing, 3_600), None);
     }
 
     #[test]
     fn times_are_whole_seconds_in_the_range_that_the_api_accepts() {
         let now = at(20) + SignedDuration::from_millis(999);
-        let answer = |entry: ResponderEntry, until| entry.answer(Some(&hold(until)), now).unwrap();
+        let answer = |entry: ResponderEntry, until| entry.answer(&held(until), now).unwrap();
         assert_eq!(answer(entry(None, None), Some(at(30)))["heartbeatTime"], json!(at(20)));
-        assert_eq!(
-            answer(entry(Some(22), None), Some(at(30)))["heartbeatTime"],
-            json!(at(22)),
-            "a slower clock"
-        );
+        let slower = entry(Some(22), None).answer(&GuardVerdict::allowed(VerdictReason::Unprotected), now);
+        assert_eq!(slower.unwrap()["completionTime"], json!(at(22)), "this clock is slower");
         for until in [Some(Timestamp::MAX), Some(at(20)), None] {
             assert_eq!(answer(entry(None, None), until)["expectedCompletionTime"], Value::Null);
         }
