@@ -5,12 +5,14 @@
 //! and its [`Peer`].
 
 mod certificate;
+mod unused;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use axum::{
     Extension, Router,
+    extract::Request,
     http::{HeaderValue, header::CONNECTION},
     middleware::{self, AddExtension},
     response::Response,
@@ -38,6 +40,7 @@ use crate::{
 pub(crate) use certificate::{CertificateFiles, CertificateOrigin, ServedCertificate};
 
 pub use certificate::MadeCertificate;
+use unused::{UnusedConnection, UnusedConnections};
 
 /// The timeout for the handshake of a client.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -56,6 +59,9 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The time for requests in flight, once no new ones are accepted.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// The longest wait for the first requests of new connections, before no more are accepted.
+const FIRST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// The address and the certificate of HTTPS.
 #[derive(Clone, Debug, Args)]
@@ -96,8 +102,9 @@ impl TlsArgs {
     /// of the files, and listens once there is a usable one. The process is unready while that
     /// certificate isn't valid.
     ///
-    /// To drain, the process becomes unready, serves on for the drain delay, accepts no more
-    /// connections, and gives requests in flight a grace period.
+    /// To drain, the process becomes unready, serves on for the drain delay and until no connection
+    /// waits for its first request, accepts no more connections, and gives requests in flight a
+    /// grace period.
     ///
     /// # Errors
     /// If the files are no usable pair at the start, or the address can't be bound.
@@ -131,7 +138,9 @@ impl TlsArgs {
         let handle = Handle::new();
         let (bounds, tls) = (ListenerLimits::new(CONNECTIONS), RustlsAcceptor::new(config.clone()));
         let tls = tls.handshake_timeout(HANDSHAKE_TIMEOUT);
-        let acceptor = Identify { bounds, tls, authorities: authorities.iter().cloned().collect() };
+        let unused = UnusedConnections::default();
+        let authorities_of = authorities.iter().cloned().collect();
+        let acceptor = Identify { bounds, tls, authorities: authorities_of, unused: unused.clone() };
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         ListenerLimits::of_server(&mut server);
         let reload_authorities = async {
@@ -142,6 +151,8 @@ impl TlsArgs {
             shutdown.cancelled().await;
             readiness.drain();
             tokio::time::sleep(drain_delay).await;
+            // a new connection would be closed before its first request is read
+            unused.wait(FIRST_REQUESTS).await;
             handle.graceful_shutdown(Some(GRACE));
             std::future::pending::<()>().await;
         };
@@ -154,9 +165,15 @@ impl TlsArgs {
     }
 }
 
-/// Asks clients not to use connections again before a shutdown: a request is lost if its connection
-/// is closed meanwhile.
+/// Notes the first request of each connection, and asks clients not to use connections again before
+/// a shutdown: a request is lost if its connection is closed meanwhile.
 fn draining(router: Router, readiness: ProcessReadiness) -> Router {
+    let router = router.layer(middleware::map_request(async |request: Request| {
+        if let Some(connection) = request.extensions().get::<UnusedConnection>() {
+            connection.used();
+        }
+        request
+    }));
     router.layer(middleware::map_response(move |mut response: Response| {
         // hyper leaves the header out of HTTP/2, which says the same in its own way
         if readiness.is_draining() {
@@ -173,16 +190,20 @@ struct Identify {
     bounds: ListenerLimits,
     tls: RustlsAcceptor,
     authorities: Arc<[ClientCa]>,
+    unused: UnusedConnections,
 }
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     type Stream = <RustlsAcceptor as Accept<Connection, S>>::Stream;
-    type Service =
-        AddExtension<AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>, Peer>;
+    type Service = AddExtension<
+        AddExtension<AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>, Peer>,
+        UnusedConnection,
+    >;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let Self { bounds, tls, authorities } = self.clone();
+        let Self { bounds, tls, authorities, unused } = self.clone();
+        let unused = unused.add();
         let accepted = async move {
             let address = stream.peer_addr()?.ip().to_canonical();
             let (stream, place) = bounds.take(stream, HANDSHAKES)?;
@@ -193,7 +214,8 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
                 return Err(no_place());
             }
             let peer = Peer(Some(address).filter(|_| !is_known));
-            Ok((stream, Extension(peer).layer(Extension(chain).layer(service))))
+            let service = Extension(peer).layer(Extension(chain).layer(service));
+            Ok((stream, Extension(unused).layer(service)))
         };
         accepted.boxed()
     }

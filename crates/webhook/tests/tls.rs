@@ -323,3 +323,17 @@ async fn a_shutdown_is_announced_then_drained_and_loses_no_request() {
     let ended = tokio::time::timeout(DEADLINE, server.ended).await.expect("ended");
     ended.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_client_that_has_just_connected_before_a_shutdown_is_answered() {
+    let secret = Secret::new();
+    let server = secret.serve(&["--drain-delay", "0s"]);
+    let mut new = http1(secret.connected(&server, &[HTTP_1]).await).await;
+    server.shutdown.cancel();
+    eventually("unready", async || server.readiness.reason()).await;
+    let closed = eventually("closed", async || new.is_closed().then_some(()));
+    tokio::time::timeout(std::time::Duration::from_millis(300), closed).await.unwrap_err();
+    check(new.send_request(request("/validate")).await.unwrap()).await;
+    let ended = tokio::time::timeout(DEADLINE, server.ended).await.expect("ended");
+    ended.unwrap().unwrap();
+}
