@@ -87,8 +87,8 @@ impl Journal {
         self.writes.iter().filter(move |write| write.namespace == namespace)
     }
 
-    /// Returns the patches in a namespace that succeeded. Those that show when a run ends don't
-    /// count: owners that run for ten seconds before they are overdue, on a slow machine, get one.
+    /// Returns the patches in a namespace that succeeded, without those that write the end of a run.
+    /// On a slow machine, an owner gets one of these before its pause.
     fn patches(&self, namespace: &str) -> impl Iterator<Item = &Write> {
         self.writes(namespace).filter(|write| write.verb == "patch" && write.is_success && !write.shows_end)
     }
