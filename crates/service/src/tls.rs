@@ -139,8 +139,8 @@ impl TlsArgs {
         let (bounds, tls) = (ListenerLimits::new(CONNECTIONS), RustlsAcceptor::new(config.clone()));
         let tls = tls.handshake_timeout(HANDSHAKE_TIMEOUT);
         let unused = UnusedConnections::default();
-        let authorities_of = authorities.iter().cloned().collect();
-        let acceptor = Identify { bounds, tls, authorities: authorities_of, unused: unused.clone() };
+        let configured = authorities.iter().cloned().collect();
+        let acceptor = Identify { bounds, tls, authorities: configured, unused: unused.clone() };
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         ListenerLimits::of_server(&mut server);
         let reload_authorities = async {
