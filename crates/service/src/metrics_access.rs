@@ -100,7 +100,10 @@ impl MetricsAccess {
             return Ok(());
         }
         let asked = self.ask(token).await;
-        self.allowed.lock().retain(|(known, _)| known.as_ref() != of_token.as_ref());
+        // an API server that doesn't answer takes no right from a token
+        if !matches!(asked, Err(Refusal::Unanswered(_))) {
+            self.allowed.lock().retain(|(known, _)| known.as_ref() != of_token.as_ref());
+        }
         if let Err(refusal) = asked {
             tokio::time::sleep(PAUSE).await;
             return Err(refusal);
@@ -195,7 +198,7 @@ impl IntoResponse for Refusal {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{convert::Infallible, io};
 
     use kube::client::Body;
     use serde_json::json;
@@ -224,6 +227,26 @@ mod tests {
         assert!(timeout(PAUSE, access.check("unknown")).await.is_err(), "it waits for its turn");
         drop(turn);
         access.check("unknown").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_token_that_was_allowed_lately_waits_for_no_turn_after_an_outage() {
+        let service = tower::service_fn(async |_: http::Request<Body>| {
+            Err::<http::Response<Body>, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
+        });
+        let access = MetricsAccess::new(Client::new(service, "default"));
+        let a_minute_ago = Instant::now().checked_sub(ALLOWED_FOR).unwrap();
+        access.allowed.lock().push((digest(&SHA256, b"known"), a_minute_ago));
+        for token in ["known", "unknown"] {
+            assert!(matches!(access.check(token).await, Err(Refusal::Unanswered(_))), "{token}");
+        }
+        for (token, is_known) in [("known", true), ("unknown", false)] {
+            assert_eq!(
+                access.was_allowed(&digest(&SHA256, token.as_bytes()), KNOWN_FOR),
+                is_known,
+                "{token}"
+            );
+        }
     }
 
     #[test]
