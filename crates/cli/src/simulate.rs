@@ -130,6 +130,10 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
     t9k_system_namespace: String,
 
+    /// The namespace in which Tenure is installed, for the share of the past that the cluster still has
+    #[arg(long, value_name = "NAMESPACE", default_value = "tenure-system", requires = "from_cluster")]
+    tenure_namespace: String,
+
     /// A run that would have ended within this time after its cut was nearly finished
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "4h")]
     nearly_within: ExtendedDuration,
@@ -302,6 +306,7 @@ impl SimulateArgs {
     /// Reads the past from the source that flags name.
     async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<SimulationInput> {
         let missing = Vec::new();
+        let namespaces @ [t9k, _] = [&*self.t9k_system_namespace, &*self.tenure_namespace];
         match &self.source {
             SourceArgs { generate: Some(mix), .. } => {
                 let past = mix.past(self.jobs, self.seed);
@@ -315,10 +320,12 @@ impl SimulateArgs {
                 Ok(SimulationInput { past, source, cluster: None, missing })
             }
             SourceArgs { prometheus: Some(url), from_cluster, .. } => {
-                let t9k = &self.t9k_system_namespace;
                 let namespace = connect.named_namespace().map(str::to_owned);
-                let cluster =
-                    if *from_cluster { Some(cluster::read(connect, t9k, config).await?) } else { None };
+                let cluster = if *from_cluster {
+                    Some(cluster::read(connect, namespaces, config).await?)
+                } else {
+                    None
+                };
                 let (past, source, mut missing) =
                     self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
                 let cluster = cluster.map(|(cluster, _, _, of_cluster)| {
@@ -330,8 +337,7 @@ impl SimulateArgs {
                 Ok(SimulationInput { past, source, cluster, missing })
             }
             SourceArgs { .. } => {
-                let (cluster, past, source, missing) =
-                    cluster::read(connect, &self.t9k_system_namespace, config).await?;
+                let (cluster, past, source, missing) = cluster::read(connect, namespaces, config).await?;
                 Ok(SimulationInput { past, source, cluster: Some(cluster), missing })
             }
         }

@@ -42,10 +42,11 @@ pub const DELETED: &str =
     "runs whose pods and Jobs were deleted: --trace takes the records of an accounting system";
 
 /// Reads the past of a cluster: of all namespaces, of the namespace that is named, or, where the
-/// user may not list the pods of all, of that of the context. Returns also what is missing.
+/// user may not list the pods of all, of that of the context. `t9k` and `tenure` are the namespaces
+/// of T9k's queues and of Tenure. Returns also what is missing.
 pub async fn read(
     connect: ConnectArgs,
-    t9k: &str,
+    [t9k, tenure]: [&str; 2],
     config: &Config,
 ) -> Result<(ClusterPast, Past, SourceReport, Vec<String>)> {
     let named = connect.named_namespace().map(str::to_owned);
@@ -76,7 +77,7 @@ pub async fn read(
     gatherer.complete(&mut view).await;
     let now = gatherer.now();
     let (past, mut source) = pods.finish("cluster,", name, &mut view, now);
-    source.share_seen = share_seen(&gatherer.cluster, &past).await;
+    source.share_seen = share_seen(&gatherer.cluster, tenure, &past).await;
     Ok((ClusterPast { queues, view, now }, past, source, missing))
 }
 
@@ -102,8 +103,8 @@ async fn jobs(
 
 /// Returns the share of the GPU-hours of ended runs that the past has, by the keeper's record of
 /// usage. None: there is no record that can be read.
-async fn share_seen(cluster: &ClusterReader, past: &Past) -> Option<f64> {
-    let maps = cluster.api::<ConfigMap>(Some("tenure-system"));
+async fn share_seen(cluster: &ClusterReader, tenure: &str, past: &Past) -> Option<f64> {
+    let maps = cluster.api::<ConfigMap>(Some(tenure));
     let map = maps.get_opt(USAGE_CONFIG_MAP).await.ok()??;
     let record: UsageRecord = serde_json::from_str(map.data?.get(USAGE_KEY)?).ok()?;
     let since = record.since.as_second();
