@@ -38,16 +38,15 @@ impl Neighbor<'_> {
     }
 
     fn uses(&self, namespace: &str, claim: &str) -> bool {
-        let claims = self.needs.into_iter().flat_map(|needs| &needs.claims);
-        self.namespace == namespace && claims.into_iter().any(|of| **of == *claim)
+        self.namespace == namespace && self.needs.is_some_and(|needs| needs.uses(claim))
     }
 
     /// True if the preemptor, which is `self`, may be on a node with an offered pod that stays
     /// there.
     ///
-    /// `is_shared`: a pod that wasn't offered uses the claim as well. The preemptor fits beside
-    /// that pod, so the claim isn't one that a single pod may use.
-    fn bears(&self, staying: &Neighbor<'_>, is_shared: impl Fn(&str) -> bool) -> bool {
+    /// `shared`: the claims of the preemptor's namespace that pods use which weren't offered. The
+    /// preemptor fits beside these pods, so such a claim isn't one that a single pod may use.
+    fn bears(&self, staying: &Neighbor<'_>, shared: &HashSet<&str>) -> bool {
         if self.needs.is_none() && staying.needs.is_none() {
             return true;
         }
@@ -57,7 +56,8 @@ impl Neighbor<'_> {
         let nothing = PodNeeds::default();
         let (own, its) = (self.needs.unwrap_or(&nothing), staying.needs.unwrap_or(&nothing));
         let ports = own.host_ports.iter().any(|one| its.host_ports.iter().any(|other| one.conflicts(other)));
-        let claims = own.claims.iter().any(|claim| staying.uses(self.namespace, claim) && !is_shared(claim));
+        let claims =
+            own.claims.iter().any(|claim| staying.uses(self.namespace, claim) && !shared.contains(&**claim));
         let disks = own.attaches() && its.has_disks;
         let devices = own.has_resource_claims && its.has_resource_claims;
         let terms = staying.matches_any(&own.anti_affinity) || self.matches_any(&its.anti_affinity);
@@ -99,13 +99,17 @@ impl<'a> VictimExchange<'a> {
         if preemptor.is_unknown() {
             return None;
         }
-        let is_shared = |claim: &str| {
-            let mut staying = pods.iter().enumerate().filter(|(place, _)| !offered.contains(place));
-            staying.any(|(_, pod)| pod.neighbor.uses(preemptor.namespace, claim))
-        };
+        // most preemptors have no claims
+        let with_claims = preemptor.needs.filter(|needs| !needs.claims.is_empty()).map_or(&[][..], |_| pods);
+        let others = with_claims
+            .iter()
+            .enumerate()
+            .filter(|(place, pod)| pod.neighbor.namespace == preemptor.namespace && !offered.contains(place));
+        let of_others = others.filter_map(|(_, pod)| pod.neighbor.needs).flat_map(|needs| &needs.claims);
+        let shared: HashSet<&str> = of_others.map(|claim| &**claim).collect();
         let cannot_stay = |place: &usize| {
             let pod = pods.get(*place).filter(|pod| !pod.is_gone());
-            pod.is_some_and(|pod| !preemptor.bears(&pod.neighbor, is_shared))
+            pod.is_some_and(|pod| !preemptor.bears(&pod.neighbor, &shared))
         };
         let must_go = offered.iter().copied().filter(cannot_stay).collect();
         let attaches = limits_volumes && preemptor.needs.is_some_and(PodNeeds::attaches);

@@ -4,7 +4,7 @@
 //! `tenure_policy::victims` reads them when it looks for other victims on a node. Users write these
 //! fields, so the memory that they take is bounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::{Deserialize, de::IgnoredAny};
@@ -21,7 +21,7 @@ pub struct PodNeeds {
     /// The ports of its node that the pod takes.
     pub host_ports: Box<[HostPort]>,
     /// The `PersistentVolumeClaim`s of its namespace that it uses, with those of its ephemeral
-    /// volumes.
+    /// volumes: in alphabetical order, each once.
     pub claims: Texts,
     /// True if the pod has a volume that is a disk by itself, without a claim.
     pub has_disks: bool,
@@ -158,7 +158,13 @@ impl PodNeeds {
         let needs = Self {
             is_unknown: false,
             host_ports: containers.flat_map(|of| &of.ports).filter_map(ContainerPort::read).collect(),
-            claims: spec.volumes.iter().filter_map(|of| of.claim(pod)).collect(),
+            claims: spec
+                .volumes
+                .iter()
+                .filter_map(|of| of.claim(pod))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
             has_disks: spec.volumes.iter().any(Volume::is_disk),
             has_resource_claims: !spec.resource_claims.is_empty(),
             affinity: terms(|of| of.pod_affinity.as_ref()),
@@ -182,6 +188,11 @@ impl PodNeeds {
         });
         let spread = self.spread.iter().map(|of| size_of::<Selector>() + of.bytes());
         ports.chain(claims).chain(terms).chain(spread).fold(0, usize::saturating_add)
+    }
+
+    /// True if the pod uses a `PersistentVolumeClaim` of its namespace.
+    pub fn uses(&self, claim: &str) -> bool {
+        self.claims.binary_search_by(|of| (**of).cmp(claim)).is_ok()
     }
 
     /// True if the pod needs a volume that is attached to its node.

@@ -81,6 +81,15 @@ fn most_pods_need_nothing_but_room() {
 }
 
 #[test]
+fn the_claims_of_a_pods_volumes_are_kept_once_each_in_order() {
+    let names = ["b", "a", "b", "c", "a"];
+    let volume = |name: &str| json!({"name": "v", "persistentVolumeClaim": {"claimName": name}});
+    let needs = needs(&json!({"volumes": names.map(volume)})).unwrap();
+    assert_eq!(*needs.claims, ["a", "b", "c"].map(Into::into));
+    assert!(names.iter().all(|name| needs.uses(name)) && !needs.uses("d"));
+}
+
+#[test]
 fn a_pod_that_needs_more_than_room_is_not_plain() {
     let port = |port: Value| needs(&json!({"containers": [{"ports": [port]}]})).unwrap().host_ports;
     let [any, udp, one, other] = [
@@ -95,7 +104,7 @@ fn a_pod_that_needs_more_than_room_is_not_plain() {
     let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
     let volumes = json!({"volumes": [claim, {"name": "w", "ephemeral": {}}]});
     let claims = needs(&volumes).unwrap();
-    assert_eq!((&*claims.claims, claims.has_disks), (&["data".into(), "a-w".into()][..], false));
+    assert_eq!((&*claims.claims, claims.has_disks), (&["a-w".into(), "data".into()][..], false));
     let disk = needs(&json!({"volumes": [{"name": "v", "iscsi": {}}]})).unwrap();
     assert!(disk.has_disks && disk.attaches() && disk.claims.is_empty());
     assert!(needs(&json!({"resourceClaims": [{}]})).unwrap().has_resource_claims);
