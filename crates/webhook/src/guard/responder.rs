@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
     api::{ApiResource, ListParams, Patch, PatchParams},
-    core::Object,
+    core::{Object, ObjectMeta},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +34,9 @@ const BETWEEN: Duration = Duration::from_secs(10);
 const WRITES_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const WRITES_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
 
+/// The most writes between two lists. Namespaces take turns in each.
+const WRITES_A_LIST: usize = 1_000;
+
 /// The time after which an entry is written again. Kubernetes passes over a responder that hasn't
 /// written for 20 minutes.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
@@ -50,6 +53,16 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(9 * 365 * 24);
 
 /// An Eviction of `lifecycle.k8s.io/v1alpha1`, with the fields that a responder needs.
 type Eviction = Object<EvictionSpec, EvictionStatus>;
+
+/// An Eviction that waits for this responder: all that is kept of it, since tenants may create many.
+#[derive(Debug)]
+struct WaitingEviction {
+    namespace: String,
+    name: String,
+    version: Option<String>,
+    pod: PodReference,
+    entry: ResponderEntry,
+}
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct EvictionSpec {
@@ -96,11 +109,36 @@ struct ResponderEntry {
 
 impl EvictionStatus {
     /// Returns the entry of this responder if it is to respond now.
-    fn active(&self) -> Option<&ResponderEntry> {
+    fn active(self) -> Option<ResponderEntry> {
         let is_active = |of: &&TargetResponder| of.name == EVICTION_RESPONDER && of.state == "Active";
         self.target_responders.iter().find(is_active)?;
-        self.responders.iter().find(|of| of.name == EVICTION_RESPONDER && of.completion_time.is_none())
+        let mut entries = self.responders.into_iter();
+        entries.find(|of| of.name == EVICTION_RESPONDER && of.completion_time.is_none())
     }
+}
+
+impl WaitingEviction {
+    /// Reads an Eviction. None: another responder is active, or the target is no pod.
+    fn read(eviction: Eviction) -> Option<Self> {
+        let entry = eviction.status?.active()?;
+        let ObjectMeta { namespace, name, resource_version: version, .. } = eviction.metadata;
+        let pod = eviction.spec.target.pod?;
+        Some(Self { namespace: namespace?, name: name?, version, pod, entry })
+    }
+}
+
+/// Sorts Evictions so that namespaces take turns. Of a namespace, those come first that were written
+/// longest ago.
+fn in_turns(mut all: Vec<WaitingEviction>) -> Vec<WaitingEviction> {
+    let key = |of: &WaitingEviction| (of.namespace.clone(), of.entry.heartbeat_time);
+    all.sort_by_cached_key(key);
+    let mut turns = Vec::with_capacity(all.len());
+    for of_namespace in all.chunk_by(|one, other| one.namespace == other.namespace) {
+        turns.extend(0..of_namespace.len());
+    }
+    let mut all: Vec<_> = turns.into_iter().zip(all).collect();
+    all.sort_by_key(|(turn, _)| *turn);
+    all.into_iter().map(|(_, eviction)| eviction).collect()
 }
 
 impl ResponderEntry {
@@ -179,19 +217,24 @@ impl EvictionResponder {
         let mut pages = ListPages::new(api, ListParams::default().labels(&labels), None, &mut size);
         // all pages before the first write: a list ends if it takes minutes
         while let Some(page) = call(pages.next()).await? {
-            let active = |of: &Eviction| of.status.as_ref().is_some_and(|status| status.active().is_some());
-            all.extend(page.into_iter().filter(active));
+            all.extend(page.into_iter().filter_map(WaitingEviction::read));
         }
-        let mut has_failed = false;
-        for eviction in &all {
-            let error = match Box::pin(self.respond_to(client, eviction)).await {
+        let (mut has_failed, mut written) = (false, 0_usize);
+        for eviction in in_turns(all) {
+            let error = match Box::pin(self.respond_to(client, &eviction)).await {
+                Ok(is_written) => {
+                    written = written.saturating_add(is_written.into());
+                    if written >= WRITES_A_LIST {
+                        break;
+                    }
+                    continue;
+                }
                 // gone, or another replica has responded
-                Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_)) => continue,
+                Err(ApiError::NotFound | ApiError::Stale(_)) => continue,
                 Err(error) => error,
             };
             if !std::mem::replace(&mut has_failed, true) {
-                let (namespace, name) = (&eviction.metadata.namespace, &eviction.metadata.name);
-                let error = with_causes(&error);
+                let (WaitingEviction { namespace, name, .. }, error) = (&eviction, with_causes(&error));
                 warn!(namespace, name, error, "Failed to respond to an Eviction: trying again");
             }
             // the API server may be down: others would wait as long
@@ -202,19 +245,16 @@ impl EvictionResponder {
         Ok(())
     }
 
-    /// Responds to an Eviction, unless another responder is active or there is nothing new to say.
-    async fn respond_to(&self, client: &Client, eviction: &Eviction) -> Result<(), ApiError> {
-        let Some(entry) = eviction.status.as_ref().and_then(EvictionStatus::active) else { return Ok(()) };
-        let Some(pod) = &eviction.spec.target.pod else { return Ok(()) };
-        let namespace = eviction.metadata.namespace.as_deref().unwrap_or_default();
+    /// Responds to an Eviction. False: there is nothing new to say.
+    async fn respond_to(&self, client: &Client, eviction: &WaitingEviction) -> Result<bool, ApiError> {
+        let WaitingEviction { namespace, name, version, pod, entry } = eviction;
         let verdict = self.verdict(namespace, pod);
-        let Some(mut answer) = entry.answer(&verdict, self.guard.sight.clock.now()) else { return Ok(()) };
+        let Some(mut answer) = entry.answer(&verdict, self.guard.sight.clock.now()) else { return Ok(false) };
         if let Some(fields) = answer.as_object_mut() {
             fields.insert("name".into(), EVICTION_RESPONDER.into());
         }
-        let name = eviction.metadata.name.as_deref().unwrap_or_default();
         let patch = json!({
-            "metadata": {"resourceVersion": eviction.metadata.resource_version},
+            "metadata": {"resourceVersion": version},
             // strategic: other responders' entries stay as they are
             "status": {"responders": [answer]},
         });
@@ -223,7 +263,7 @@ impl EvictionResponder {
         call(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))).await?;
         let until = verdict.hold.and_then(|hold| hold.until).map(tracing::field::display);
         debug!(%namespace, pod = pod.name, reason = verdict.reason.name(), until, "Responded to an Eviction");
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the verdict on the eviction of a pod. A pod that is gone is unknown, also if another has
@@ -300,6 +340,22 @@ mod tests {
             assert!(completed(reason, 30).is_some());
         }
         assert_eq!(completed(VerdictReason::Syncing, 3_600), None);
+    }
+
+    #[test]
+    fn namespaces_take_turns_with_the_entries_first_that_were_written_longest_ago() {
+        let waiting = |namespace: &str, heartbeat| WaitingEviction {
+            namespace: namespace.into(),
+            name: String::new(),
+            version: None,
+            pod: PodReference { name: String::new(), uid: String::new() },
+            entry: entry(heartbeat, None),
+        };
+        let mut all: Vec<_> = (0..100).map(|number| waiting("a", Some(number))).collect();
+        all.extend([waiting("a", None), waiting("b", Some(900)), waiting("b", Some(800))]);
+        let turns = in_turns(all).into_iter().take(5).map(|of| (of.namespace, of.entry.heartbeat_time));
+        let expected = [("a", None), ("b", Some(800)), ("a", Some(0)), ("b", Some(900)), ("a", Some(1))];
+        assert!(turns.eq(expected.map(|(namespace, heartbeat)| (namespace.to_owned(), heartbeat.map(at)))));
     }
 
     #[test]
