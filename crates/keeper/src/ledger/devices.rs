@@ -3,27 +3,39 @@
 //! A [`Session`](super::session::Session) reads the claims of the version of the pods that it lists,
 //! with all changes since. It asks the API server for the claims of later pods, once for each pod.
 
-use std::{collections::HashMap, pin::pin, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    pin::pin,
+    time::Duration,
+};
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, WatchParams},
     core::WatchEvent,
 };
 use tenure_index::{SeenClaim, Uid};
-use tenure_service::pages::{ListPages, PageSize};
+use tenure_service::{
+    log::of_callers,
+    pages::{ListPages, PageSize},
+};
 use tenure_types::{
     devices::{DeviceClass, DeviceResources, DevicesByClass, ResourceClaim},
     room::PodWithRoom,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 /// The length of the watch that shows the changes that were missed, in seconds.
 const REPLAY_SECONDS: u32 = 1;
 /// The timeout of that watch.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The number of claims that are read at a time. A pod may name many.
+const READS: usize = 8;
+/// The time for which a class isn't read again.
+const CLASS_AGE: Duration = Duration::from_mins(1);
 
 /// The uid and the devices of a claim.
 #[derive(Clone)]
@@ -39,6 +51,8 @@ pub struct DeviceReader {
     /// The claims of the list and of the changes since, by namespace and name, until the session has
     /// seen all changes that were missed.
     listed: HashMap<(String, String), ReadClaim>,
+    /// The classes that were read by themselves, and when.
+    classes: HashMap<String, Instant>,
     /// The problem that was last logged.
     problem: Option<String>,
 }
@@ -46,7 +60,8 @@ pub struct DeviceReader {
 impl DeviceReader {
     /// Creates a reader that knows no claims.
     pub fn new(client: Client) -> Self {
-        Self { client, resources: DeviceResources::default(), listed: HashMap::new(), problem: None }
+        let (resources, listed, classes, problem) = Default::default();
+        Self { client, resources, listed, classes, problem }
     }
 
     /// Lists all claims at exactly a version, and adds the claims that were allocated since then, also
@@ -110,44 +125,56 @@ impl DeviceReader {
         self.listed = HashMap::new();
     }
 
-    /// Returns the claims that a bound pod holds. A claim that is gone is left out.
+    /// Returns the claims that a bound pod holds. A claim that is gone is left out, and so is one
+    /// without devices: the first holder of a claim counts them, and a pod that was bound before the
+    /// claim was allocated would count none.
     pub async fn claims(&mut self, pod: &PodWithRoom) -> Result<Vec<SeenClaim>, kube::Error> {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-        let mut claims = Vec::new();
+        let api = &Api::<ResourceClaim>::namespaced(self.client.clone(), &namespace);
         // a bound pod needs no claim that was never made
-        for name in pod.claims().into_iter().filter_map(|reference| reference.claim) {
-            let key = (namespace.clone(), name);
-            let listed = self.listed.get(&key).cloned();
-            let claim = match listed {
-                Some(listed) => Some(listed),
-                None => self.read(&key).await?,
-            };
-            let seen = claim.map(|ReadClaim { uid, devices }| SeenClaim {
-                uid,
-                devices: self.resources.amounts(&devices),
-            });
-            claims.extend(seen);
+        let names: BTreeSet<String> =
+            pod.claims().into_iter().filter_map(|reference| reference.claim).collect();
+        let (mut claims, mut others) = (Vec::new(), Vec::new());
+        for name in names {
+            match self.listed.get(&(namespace.clone(), name.clone())) {
+                Some(listed) => claims.push(listed.clone()),
+                None => others.push(name),
+            }
         }
-        Ok(claims)
+        let read = |name: String| async move { (api.get_opt(&name).await, name) };
+        let read: Vec<_> = stream::iter(others).map(read).buffered(READS).collect().await;
+        for (claim, name) in read {
+            let Some(claim) = self.tolerate(claim)?.flatten() else {
+                if of_callers() {
+                    let claim = format!("{namespace}/{name}");
+                    warn!(claim, "Counts no devices of a pod: its claim is gone");
+                }
+                continue;
+            };
+            claims.push(ReadClaim { uid: uid(&claim), devices: claim.devices() });
+        }
+        self.read_classes(claims.iter().flat_map(|claim| claim.devices.keys())).await?;
+        let with_devices = claims.into_iter().filter(|claim| !claim.devices.is_empty());
+        let seen = with_devices
+            .map(|ReadClaim { uid, devices }| SeenClaim { uid, devices: self.resources.amounts(&devices) });
+        Ok(seen.collect())
     }
 
-    /// Reads a claim and the classes of its devices. None: the claim is gone, or can't be read.
-    async fn read(&mut self, (namespace, name): &(String, String)) -> Result<Option<ReadClaim>, kube::Error> {
-        let claims = Api::<ResourceClaim>::namespaced(self.client.clone(), namespace);
-        let read = claims.get_opt(name).await;
-        let Some(claim) = self.tolerate(read)?.flatten() else {
-            warn!(claim = format!("{namespace}/{name}"), "Counts no devices of a pod: its claim is gone");
-            return Ok(None);
-        };
-        let devices = claim.devices();
+    /// Reads classes that weren't read lately.
+    async fn read_classes(&mut self, names: impl Iterator<Item = &String>) -> Result<(), kube::Error> {
         let classes = Api::<DeviceClass>::all(self.client.clone());
-        for class in devices.keys() {
-            let read = classes.get_opt(class).await;
+        self.classes.retain(|_, read| read.elapsed() < CLASS_AGE);
+        for name in names.collect::<BTreeSet<_>>() {
+            if self.classes.contains_key(name) {
+                continue;
+            }
+            let read = classes.get_opt(name).await;
             if let Some(class) = self.tolerate(read)?.flatten() {
                 self.resources.put(class);
             }
+            self.classes.insert(name.clone(), Instant::now());
         }
-        Ok(Some(ReadClaim { uid: uid(&claim), devices }))
+        Ok(())
     }
 
     /// Logs once that the API server doesn't serve claims, or that the keeper may not read them. The
@@ -170,4 +197,77 @@ impl DeviceReader {
 
 fn uid(claim: &ResourceClaim) -> Uid {
     Uid::of(claim.metadata.uid.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server with a claim that has two devices, and one that isn't allocated. It notes what is asked.
+    fn client(asked: &Arc<Mutex<Vec<String>>>) -> Client {
+        let asked = Arc::clone(asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            let object = |spec: Value, status: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec, "status": status});
+            let requests =
+                json!({"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "class"}}]}});
+            let results =
+                json!({"allocation": {"devices": {"results": [{"request": "gpu"}, {"request": "gpu"}]}}});
+            let (status, body) = match name.as_str() {
+                "class" => (200, object(json!({"extendedResourceName": "nvidia.com/gpu"}), Value::Null)),
+                "allocated" => (200, object(requests, results)),
+                "waiting" => (200, object(requests, json!({}))),
+                _ => (
+                    404,
+                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "", "status": "Failure"}),
+                ),
+            };
+            asked.lock().push(name);
+            async move {
+                let response = Response::builder().status(status);
+                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+            }
+        });
+        Client::new(service, "ns")
+    }
+
+    fn pod(claims: &[&str]) -> PodWithRoom {
+        let claims: Vec<Value> = claims
+            .iter()
+            .enumerate()
+            .map(|(number, claim)| json!({"name": format!("c{number}"), "resourceClaimName": claim}))
+            .collect();
+        serde_json::from_value(
+            json!({"metadata": {"name": "a", "namespace": "ns"}, "spec": {"resourceClaims": claims}}),
+        )
+        .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_claim_of_a_pod_is_read_once_and_each_class_once_a_minute() {
+        let asked = Arc::default();
+        let mut reader = DeviceReader::new(client(&asked));
+        for _ in 0..2 {
+            let seen = reader.claims(&pod(&["allocated", "gone", "allocated", "gone"])).await.unwrap();
+            let devices = BTreeMap::from([("nvidia.com/gpu".to_owned(), 2)]);
+            assert_eq!(seen, [SeenClaim { uid: Uid::of("allocated"), devices }]);
+        }
+        assert_eq!(*asked.lock(), ["allocated", "gone", "class", "allocated", "gone"]);
+        tokio::time::advance(CLASS_AGE).await;
+        reader.claims(&pod(&["allocated"])).await.unwrap();
+        assert_eq!(asked.lock().last().map(String::as_str), Some("class"));
+    }
+
+    #[tokio::test]
+    async fn a_pod_holds_no_claim_that_was_not_allocated_when_the_pod_was_bound() {
+        let mut reader = DeviceReader::new(client(&Arc::default()));
+        assert_eq!(reader.claims(&pod(&["waiting"])).await.unwrap(), []);
+    }
 }
