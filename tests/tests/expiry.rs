@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
 use tenure_tests::{
-    DEADLINE, World, audit,
+    DEADLINE, World, audit, fixtures,
     keeper::Metrics,
     workloads::{Namespace, bare_pod, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
@@ -15,7 +15,12 @@ use tokio::sync::OnceCell;
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let values = &["tenancy.defaultQueue.runai=by-default"];
-    WORLD.get_or_try_init(|| World::running_with("expiry", values, &[])).await.unwrap()
+    let started = async || {
+        let world = World::running_with("expiry", values, &[]).await?;
+        fixtures::install(&world, fixtures::definitions("scheduling.run.ai")).await;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(|| Box::pin(started())).await.unwrap()
 }
 
 const NOTHING: Value = Value::Null;
@@ -119,6 +124,27 @@ async fn a_workload_that_names_no_queue_that_exists_ends_by_the_default_queue() 
     world.apply(&workload("Job", &name, "test", &in_runai_queue("mistyped"), &NOTHING)).await;
     let namespace = Namespace::of(world, &name);
     assert_eq!(namespace.await_paused("Job", "test").await["queue"], "by-default");
+}
+
+#[tokio::test]
+async fn a_group_that_names_a_queue_that_cannot_exist_ends_by_the_default_queue() {
+    let world = world().await;
+    world.apply(&runai_queue("by-default", "", "2s")).await;
+    // the API server refuses them as names, and some of them as values of a selector
+    for (app, queue) in [("comma", "no,pe"), ("last", "by-default,"), ("equal", "a=b"), ("escape", "a\\")] {
+        let name = world.namespace().await;
+        world
+            .apply(&json!({
+                "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+                "metadata": {"name": "gang", "namespace": name}, "spec": {"minMember": 1, "queue": queue},
+            }))
+            .await;
+        let mut job = workload("Job", &name, app, &json!({}), &NOTHING);
+        job["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+        world.apply(&job).await;
+        let namespace = Namespace::of(world, &name);
+        assert_eq!(namespace.await_paused("Job", app).await["queue"], "by-default", "{queue}");
+    }
 }
 
 #[tokio::test]

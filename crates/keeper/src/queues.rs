@@ -13,7 +13,7 @@ use kube::{Api, Client, Resource, api::ListParams};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tenure_index::ReadQueue;
-use tenure_policy::expiry::Family;
+use tenure_policy::{expiry::Family, owner_table::is_subdomain};
 use tenure_service::call::{ApiError, call};
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
@@ -105,16 +105,19 @@ impl QueueReader {
     }
 
     /// Reads one queue, and compares it with the index. A queue that can't be decoded counts as
-    /// absent. The read is a list by name: unlike a get, it needs no right beside that of the
-    /// watch.
+    /// absent, and so does one whose name no object can have: users write any text. The read is a
+    /// list by name: unlike a get, it needs no right beside that of the watch.
     async fn is_same<Q>(&self, queues: Api<Tolerant<Q>>, name: &str) -> Result<bool, ApiError>
     where
         Q: ReadQueue + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let one = ListParams::default().fields(&format!("metadata.name={name}"));
-        // None: the kind isn't installed
-        let list = if_found(call(queues.list(&one)).await)?;
-        let queue = list.and_then(|list| list.items.into_iter().next()?.0.ok());
+        let mut queue = None;
+        if is_subdomain(name) {
+            let one = ListParams::default().fields(&format!("metadata.name={name}"));
+            // None: the kind isn't installed
+            let list = if_found(call(queues.list(&one)).await)?;
+            queue = list.and_then(|list| list.items.into_iter().next()?.0.ok());
+        }
         Ok(self.cluster.with(|index| index.queues(Q::FAMILY).knows(name, queue.as_ref())))
     }
 }

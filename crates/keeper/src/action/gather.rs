@@ -17,7 +17,7 @@ use tenure_policy::{
     judge::{CaseFacts, Climbed, TRIES},
     kueue::{self, Lookup},
     naming::of_pod,
-    owner_table::OwnerTable,
+    owner_table::{OwnerTable, is_subdomain},
 };
 use tenure_service::{
     call::{ApiError, call},
@@ -245,7 +245,8 @@ impl Pauser {
         let Some(named) = priority_classes(owner, &found.value, &work.case.config.table) else {
             return Ok(true);
         };
-        for class in named.into_iter().take(MOST_CLASSES) {
+        // templates of kinds of definitions may name any text
+        for class in named.into_iter().filter(|name| is_subdomain(name)).take(MOST_CLASSES) {
             let found = call(classes.get_opt(&class)).await?;
             if found.is_some_and(|class| class.value.unwrap_or(0) >= self.scope.priority_threshold) {
                 return Ok(true);

@@ -502,6 +502,20 @@ async fn by_the_default_queue_nothing_is_paused_once_the_queue_that_the_pod_name
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_api_server_is_not_asked_for_a_queue_that_cannot_exist() {
+    let server = Server::new();
+    let pauser = pauser(&server);
+    server.refuse(Method::GET, T9K_QUEUES, 400);
+    for name in ["no,pe", "demo,", "a=b", "a\\", "Q", "..", "a/b", &"q".repeat(254)] {
+        assert_eq!(
+            pauser.handles.queues.are_as_known(Family::Tensorstack, name).await.ok(),
+            Some(true),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
     let server = Server::new();
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
