@@ -319,7 +319,7 @@ async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
 
 /// Users who may write a queue may keep it in deletion.
 #[tokio::test]
-async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor() {
+async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor_and_closes_no_cycle() {
     let world = up().await;
     let part = &Part::new(world).await;
     let finalizer = json!({"metadata": {"finalizers": ["example.com/stays"]}}).to_string();
@@ -327,6 +327,15 @@ async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor() {
     assert_accepted(part.kubectl(&["delete", V3, &part.left, "--wait=false"], "").await);
     let refused = part.patch(V3, &part.left, &json!({"preemptMinRuntime": "1000h"})).await;
     assert_refused(&refused, "must be at most 2h");
+    assert_accepted(part.patch(V3, &part.right, &below(&part.left)).await);
+    let moved = json!({"spec": below(&part.right)}).to_string();
+    let move_it = ["patch", V3, &part.left, "--type=merge", "-p", &moved, "--dry-run=server"];
+    eventually("the webhook to have seen the queue below", DEADLINE, async || {
+        let moved = part.kubectl(&move_it, "").await;
+        Ok(moved.stderr.contains("a queue can't be its own ancestor").then_some(()))
+    })
+    .await
+    .unwrap();
     let none = json!({"metadata": {"finalizers": null}}).to_string();
     assert_accepted(part.kubectl(&["patch", V3, &part.left, "--type=merge", "-p", &none], "").await);
 }

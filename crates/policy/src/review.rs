@@ -212,6 +212,12 @@ impl Subject {
         change.map_or_else(Vec::new, |change| context.bounds.brought(&change, context.queues.tree))
     }
 
+    /// True if the change gives a queue another parent.
+    pub fn moves(&self, old: Option<&Self>) -> bool {
+        let change = self.change(old);
+        change.is_some_and(|QueueChange { new, old, .. }| old.is_none_or(|old| old.parent != new.parent))
+    }
+
     /// Returns the change of a queue of the run.ai family. None for other objects.
     fn change<'s>(&'s self, old: Option<&'s Self>) -> Option<QueueChange<'s>> {
         let RunaiSubject { name, queue: new, .. } = self.runai()?;

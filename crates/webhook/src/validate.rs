@@ -84,7 +84,7 @@ impl Validator {
             // cluster
             return (AdmissionResponse::admit(request, vec![unknown(request)]), "other");
         };
-        let (mut findings, beyond_bounds) = self.findings(kind, request);
+        let (mut findings, refused) = self.findings(kind, request);
         if let Some(parent) = &findings.missing_parent
             && self.exists(parent).await
         {
@@ -94,12 +94,13 @@ impl Validator {
         if !errors.is_empty() && is_not_the_time(kind, request) {
             warnings.extend(errors.drain(..).map(|error| error.to_string()));
         }
-        errors.extend(beyond_bounds);
+        errors.extend(refused);
         (AdmissionResponse::of_findings(request, &errors, warnings), kind.group())
     }
 
     /// Returns the findings on an object, and separately its values beyond the bounds of its part
-    /// of the tree. Such values are refused even where other errors only warn.
+    /// of the tree and a parent that closes a cycle. These are refused even where other errors only
+    /// warn.
     fn findings(&self, kind: Reviewable, request: &Request<'_>) -> (Findings, Vec<FieldError>) {
         if request.operation == "DELETE" {
             return (self.deletion(kind, request), Vec::new());
@@ -115,15 +116,19 @@ impl Validator {
                 let queues = &Inheritance::new(queues.tree(), &config.floors);
                 let context = ReviewFacts { queues, t9k_system_namespace, bounds: &config.bounds };
                 let old = request.old_object.and_then(|old| read(Some(old)).ok());
-                let mut beyond_bounds = subject.beyond_bounds(old.as_ref(), &context);
-                beyond_bounds.extend(subject.brought_beyond_bounds(old.as_ref(), &context));
+                let mut refused = subject.beyond_bounds(old.as_ref(), &context);
+                refused.extend(subject.brought_beyond_bounds(old.as_ref(), &context));
                 if request.operation == "CREATE" {
-                    beyond_bounds.extend(subject.created());
+                    refused.extend(subject.created());
                 }
                 let mut findings = subject.review(&context);
+                // in a cycle no ceiling holds, also if a finalizer keeps a queue of it in deletion
+                if subject.moves(old.as_ref()) {
+                    refused.extend(findings.errors.extract_if(.., |error| error.field == PARENT));
+                }
                 let ended = self.knowing(queues, config, |known| subject.ended(old.as_ref(), known));
                 findings.warnings.extend(ended);
-                (findings, beyond_bounds)
+                (findings, refused)
             }),
             Err(error) => (error.into(), Vec::new()),
         }
@@ -154,6 +159,9 @@ impl Validator {
         })
     }
 }
+
+/// The field that names the parent of a queue.
+const PARENT: &str = "spec.parentQueue";
 
 /// True if errors become warnings: the object is being deleted, or had the same values before the
 /// write. Users must be able to remove a finalizer from an object that was stored without a review.
