@@ -306,17 +306,19 @@ impl Pauser {
         }
         let (due, job) = (&work.batch.first, job.uid.as_str());
         let namespace = &due.namespace;
-        let found = match self.handles.objects.workloads(namespace, Lookup::Labelled(job)).await {
-            Ok(found) => found,
+        let others = |found: &[WholeObject]| -> Vec<Option<String>> {
+            let slices = kueue::slices(found.iter().map(|found| &found.value), job, &paused.uid);
+            slices.into_iter().take(MOST_SLICES).collect()
+        };
+        let slices = match self.handles.objects.workloads(namespace, Lookup::Labelled(job), others).await {
+            Ok(slices) => slices,
             Err(error) => {
                 let (owner, error) = (describe(paused), with_causes(&error));
                 warn!(%namespace, owner, error, "Other Workloads of Kueue can't be read: they stay active");
                 return;
             }
         };
-        let slices = kueue::slices(found.iter().map(|found| &found.value), job, &paused.uid);
-        for uid in slices.into_iter().take(MOST_SLICES) {
-            let Some(slice) = found.iter().find(|found| found.metadata.uid == uid) else { continue };
+        for slice in &slices {
             self.await_turn().await;
             let owner = kueue::refer_to(OwnerObject(&slice.value));
             let PauseWrite { record, patch, .. } = self.pause_of(slice, rule, due, act);

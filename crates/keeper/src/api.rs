@@ -24,7 +24,7 @@ use tenure_policy::{
 };
 use tenure_service::{
     call::{ApiError, call, persist},
-    pages::PageSize,
+    pages::{ListPages, PageSize},
 };
 use tenure_types::{
     extension::{Extension, slim},
@@ -37,8 +37,8 @@ use tokio::time::Instant;
 use kinds::{KindMap, instead_of};
 use owner_lookup::could_exist;
 
-/// The most Workloads of one job that are listed: there is one, but any user may create others.
-const MOST_WORKLOADS: u32 = 500;
+/// The most Workloads of one job that are looked at: there is one, but any user may create others.
+const MOST_WORKLOADS: usize = 500;
 
 /// The time after which Kueue is looked for again in a cluster without it.
 const KUEUE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
@@ -120,9 +120,17 @@ impl ObjectClient {
         .await
     }
 
-    /// Returns the Workloads of Kueue that are looked for, at most 500. Empty: there are none, or
-    /// the cluster has no Kueue.
-    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, ApiError> {
+    /// Returns the Workloads of Kueue that are looked for. Empty: there are none, or the cluster has
+    /// no Kueue.
+    ///
+    /// A list is read in pages, 500 Workloads in all. After each page, only those stay in memory
+    /// whose uids `chosen` returns: any user may create many large ones.
+    pub async fn workloads(
+        &self,
+        namespace: &str,
+        lookup: Lookup<'_>,
+        chosen: impl Fn(&[WholeObject]) -> Vec<Option<String>>,
+    ) -> Result<Vec<WholeObject>, ApiError> {
         if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_DISCOVERY_INTERVAL) {
             return Ok(Vec::new());
         }
@@ -131,11 +139,11 @@ impl ObjectClient {
             Lookup::Named(_) => self.get(namespace, &of).await.map(|found| vec![found]),
             Lookup::Labelled(uid) => {
                 let labels = format!("{}={uid}", keys::KUEUE_JOB_UID_LABEL);
-                let params = ListParams::default().labels(&labels).limit(MOST_WORKLOADS);
+                let params = ListParams::default().labels(&labels);
                 // the name of the Workload isn't known, and only its kind counts
                 let kind = OwnerReference { name: uid.into(), ..of };
-                let list = self.on(namespace, &kind, async |api| call(api.list(&params)).await).await;
-                list.map(|list| list.items)
+                self.on(namespace, &kind, async |api| list_workloads(api, params.clone(), &chosen).await)
+                    .await
             }
         };
         let found = if_found(found)?;
@@ -149,24 +157,13 @@ impl ObjectClient {
     /// decoded. Empty: there are none, or the cluster doesn't have the kind.
     pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
         let api: Api<Tolerant<Extension>> = Api::namespaced(self.client.clone(), namespace);
-        let (mut granted, mut page, mut pages) = (Vec::new(), ListParams::default(), PageSize::default());
-        loop {
-            page.limit = Some(pages.objects());
-            let _turn = pages.turn().await;
-            let (mut is_too_large, list) = (false, api.list(&page));
-            let list = async { list.await.inspect_err(|error| is_too_large = pages.shrink_after(error)) };
-            let list = match call(list).await {
-                Err(_) if is_too_large => continue,
-                Err(ApiError::NotFound) => return Ok(granted),
-                list => list?,
-            };
-            let readable = list.items.into_iter().filter_map(|guard| guard.0.ok());
+        let (mut granted, mut size) = (Vec::new(), PageSize::default());
+        let mut pages = ListPages::new(api, ListParams::default(), None, &mut size);
+        while let Some(page) = if_found(call(pages.next()).await)?.flatten() {
+            let readable = page.into_iter().filter_map(|guard| guard.0.ok());
             granted.extend(readable.filter(|extension| extension.granted().is_some()).map(slim));
-            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
-            if page.continue_token.is_none() {
-                return Ok(granted);
-            }
         }
+        Ok(granted)
     }
 
     /// Merges fields into the status of an extension, and returns the changed object. Fails with
@@ -319,6 +316,28 @@ impl ObjectClient {
             Scope::Namespaced => Api::namespaced_with(client, namespace, resource),
         }
     }
+}
+
+/// Lists Workloads page by page, 500 in all. Keeps those whose uids `chosen` returns, which is called
+/// after each page.
+async fn list_workloads(
+    api: Api<WholeObject>,
+    params: ListParams,
+    chosen: &impl Fn(&[WholeObject]) -> Vec<Option<String>>,
+) -> Result<Vec<WholeObject>, ApiError> {
+    let (mut kept, mut left) = (Vec::<WholeObject>::new(), MOST_WORKLOADS);
+    let mut size = PageSize::default();
+    let mut pages = ListPages::new(api, params, None, &mut size);
+    while left > 0
+        && let Some(page) = call(pages.next()).await?
+    {
+        let count = page.len().min(left);
+        left = left.saturating_sub(count);
+        kept.extend(page.into_iter().take(count));
+        let uids = chosen(&kept);
+        kept.retain(|workload| uids.contains(&workload.metadata.uid));
+    }
+    Ok(kept)
 }
 
 /// Returns None in place of [`ApiError::NotFound`]: there is no such object or kind.

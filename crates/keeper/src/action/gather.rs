@@ -294,7 +294,7 @@ impl Pauser {
         let Some(lookup) = lookup else { return Ok(None) };
         let uid =
             owner.map_or_else(|| pod.metadata.uid.clone().unwrap_or_default(), |owner| owner.uid.clone());
-        let found = self.workloads(due, lookup).await?;
+        let found = self.workloads(due, lookup, &uid).await?;
         let Some(found) = kueue::chosen(found.iter().map(|found| &found.value), &uid) else {
             return Ok(None);
         };
@@ -309,10 +309,19 @@ impl Pauser {
         Ok(Some(workload))
     }
 
-    /// Lists the Workloads of Kueue. A failure is an error for the first tries. Then the list
-    /// counts as empty.
-    async fn workloads(&self, due: &DuePod, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, ActionFailure> {
-        match self.handles.objects.workloads(&due.namespace, lookup).await {
+    /// Looks for the Workload of Kueue for the owner or pod with this uid. A failure is an error for
+    /// the first tries, and then counts as no Workload.
+    async fn workloads(
+        &self,
+        due: &DuePod,
+        lookup: Lookup<'_>,
+        uid: &str,
+    ) -> Result<Vec<WholeObject>, ActionFailure> {
+        let chosen = |found: &[WholeObject]| -> Vec<Option<String>> {
+            let workload = kueue::chosen(found.iter().map(|found| &found.value), uid).map(OwnerObject);
+            workload.map(|workload| Some(kueue::refer_to(workload).uid)).into_iter().collect()
+        };
+        match self.handles.objects.workloads(&due.namespace, lookup, chosen).await {
             Ok(found) => Ok(found),
             Err(source) if due.attempts < READING_TRIES => {
                 Err(ActionFailure::Unreadable { owner: lookup.workload(), source })

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Duration};
 
 use http::{Method, Request, Response, Uri};
+use http_body_util::Limited;
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::json;
@@ -23,6 +24,9 @@ const POD: &str = "pods/web-1-a";
 /// The queues of each family, as lists.
 const T9K_QUEUES: &str = "t9k-system/queues";
 const RUNAI_QUEUES: &str = "v3alpha1/queues";
+
+/// The most bytes of a page of several objects: a bound as that of the keeper's client, and smaller.
+const MOST_BYTES: usize = 100_000;
 
 /// An API server with a pod in queue demo, which has a ceiling of a second, its ReplicaSet and its Deployment.
 #[derive(Clone)]
@@ -123,7 +127,11 @@ impl Server {
                 tokio::time::sleep(takes).await;
                 let (status, body) = server.0.lock().answer(&parts.method, &parts.uri, &body);
                 let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+                let is_page =
+                    number(parts.uri.query().unwrap_or_default(), "limit=").is_some_and(|limit| limit > 1);
+                let most = if is_page { MOST_BYTES } else { usize::MAX };
+                let body = Limited::new(Body::from(body.to_string().into_bytes()), most);
+                Ok::<_, Infallible>(response.body(body).unwrap())
             }
         });
         Client::new(service, "default")
@@ -193,14 +201,24 @@ fn is_dry_run(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.contains("dryRun=All"))
 }
 
-/// Returns an object or, of a list, the item whose name the query selects.
+/// Returns an object or, of a list, the page that the query asks for of the items whose name it selects.
 fn selected(object: &Value, query: &str) -> Value {
     let mut object = object.clone();
     let name = query.split("metadata.name%3D").nth(1).and_then(|rest| rest.split('&').next());
-    if let (Some(name), Some(items)) = (name, object["items"].as_array_mut()) {
-        items.retain(|item| item["metadata"]["name"] == name);
+    let (from, limit) = (number(query, "continue=").unwrap_or(0), number(query, "limit=").unwrap_or(1_000));
+    let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) else { return object };
+    items.retain(|item| name.is_none_or(|name| item["metadata"]["name"] == name));
+    items.drain(..from);
+    if items.len() > limit {
+        items.truncate(limit);
+        object["metadata"]["continue"] = (from + limit).to_string().into();
     }
     object
+}
+
+/// Returns the value of a parameter of a query, which is given with its `=`.
+fn number(query: &str, parameter: &str) -> Option<usize> {
+    query.split('&').find_map(|of| of.strip_prefix(parameter)?.parse().ok())
 }
 
 /// A list of queues, by name and spec.
@@ -719,18 +737,22 @@ async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
     assert_eq!(server.changes(), [""; 0]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_its_workload() {
-    let (server, mut pauser, group) =
-        undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+/// A Workload by which Kueue runs the Deployment, with more fields.
+fn workload(name: &str, more: &Value) -> Value {
     let above = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": true}]);
-    let workload = json!({
+    let mut workload = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
-        "metadata": {"name": "of-web", "namespace": "ns", "uid": "w", "ownerReferences": above},
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "ownerReferences": above},
         "spec": {"active": true}, "status": {"conditions": [{"type": "Admitted", "status": "True"}]},
     });
+    json_patch::merge(&mut workload, more);
+    workload
+}
+
+/// Adds Kueue, and the list of its Workloads.
+fn add_kueue(server: &Server, workloads: &[Value]) {
     let list = json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadList", "metadata": {}, "items": [workload],
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadList", "metadata": {}, "items": workloads,
     });
     let kinds = json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "kueue.x-k8s.io/v1beta2",
@@ -738,13 +760,40 @@ async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_
             "name": "workloads", "singularName": "", "kind": "Workload", "namespaced": true, "verbs": ["get"],
         }],
     });
-    let kueue = [("workloads/of-web", workload), ("ns/workloads", list), ("kueue.x-k8s.io/v1beta2", kinds)];
-    server.0.lock().objects.extend(kueue);
+    server.0.lock().objects.extend([("ns/workloads", list), ("kueue.x-k8s.io/v1beta2", kinds)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_its_workload() {
+    let (server, mut pauser, group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+    add_kueue(&server, &[workload("of-web", &json!({}))]);
+    server.0.lock().objects.insert("workloads/of-web", workload("of-web", &json!({})));
     configure(&mut pauser, deletes());
     assert_eq!(act_on(&pauser, &server, &group).await, saw("deleted Deployment", &[DELETED_OWNER]));
     let group = DueBatch { task: Task::Evict, ..group };
     let evicted = saw("paused Workload", &["PATCH workloads/of-web"]);
     assert_eq!(act_on(&pauser, &server, &group).await, evicted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_its_label_are() {
+    let (server, mut pauser, group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+    let large = json!({"metadata": {"ownerReferences": null, "annotations": {"text": "x".repeat(12_000)}}});
+    let mut workloads: Vec<_> = (0..12).map(|number| workload(&format!("large-{number}"), &large)).collect();
+    for (object, name, more) in [
+        ("workloads/of-web", "of-web", json!({})),
+        ("workloads/slice", "slice", json!({"status": {"conditions": []}})),
+    ] {
+        workloads.push(workload(name, &more));
+        server.0.lock().objects.insert(object, workload(name, &more));
+    }
+    add_kueue(&server, &workloads);
+    configure(&mut pauser, deletes());
+    let group = DueBatch { task: Task::Evict, ..group };
+    let paused = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, paused);
 }
 
 #[tokio::test(start_paused = true)]
