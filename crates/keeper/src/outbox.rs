@@ -103,14 +103,29 @@ impl EventOutbox {
     }
 
     /// Returns the events that may be missing, of at most `most` acts that are three seconds old or
-    /// more. Returns the events of each act only once.
-    pub fn owed(&self, now: Timestamp, most: usize) -> Vec<EventRecord> {
+    /// more, in namespaces that have room. Returns the events of each act only once.
+    ///
+    /// Namespaces take turns, act by act: any user can fill journals.
+    pub fn owed(&self, now: Timestamp, most: usize, has_room: impl Fn(&str) -> bool) -> Vec<EventRecord> {
         let mut kept = self.0.lock();
         let OutboxState { by_uid, written, .. } = &mut *kept;
         by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
         let acts = by_uid.values().flat_map(|(known, acts)| acts.iter().map(move |act| (known, act)));
-        let due = acts.filter(|(_, act)| now.duration_since(act.at()) >= OWED_AFTER);
-        let missing = due.map(|(known, act)| written.missing(known, act, now));
+        let due = acts.filter(|(known, act)| {
+            now.duration_since(act.at()) >= OWED_AFTER && written.lacks(known, act, now)
+        });
+        let mut turns: HashMap<&str, usize> = HashMap::new();
+        let mut in_turns = Vec::new();
+        for (known, act) in due {
+            let namespace = known.object.namespace.as_deref().unwrap_or("default");
+            if has_room(namespace) {
+                let turn = turns.entry(namespace).or_default();
+                *turn = turn.saturating_add(1);
+                in_turns.push((*turn, known, act));
+            }
+        }
+        in_turns.sort_by_key(|(turn, ..)| *turn);
+        let missing = in_turns.into_iter().map(|(_, known, act)| written.missing(known, act, now));
         missing.filter(|events| !events.is_empty()).take(most).flatten().collect()
     }
 
@@ -123,11 +138,15 @@ impl EventOutbox {
 }
 
 impl WrittenActs {
+    /// True for a recent act whose events weren't noted.
+    fn lacks(&self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> bool {
+        !self.all.contains(&(uid_of(known), act.at())) && is_recent(act.at(), now)
+    }
+
     /// Returns the events of a recent act, and notes that they are written. Empty: they were noted
     /// before, or the act is older than five minutes.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
-        let is_written = self.all.contains(&(uid_of(known), act.at()));
-        if is_written || !is_recent(act.at(), now) {
+        if !self.lacks(known, act, now) {
             return Vec::new();
         }
         let events = events_of(act, known);
@@ -214,8 +233,10 @@ mod tests {
 
     /// The objects and reasons of the events that are owed, one for each act.
     fn owed(outbox: &EventOutbox, now: &str) -> Vec<String> {
-        let events =
-            outbox.owed(at(now), 100).into_iter().filter(|event| event.reason != EventReason::RunEnded);
+        let events = outbox
+            .owed(at(now), 100, |_| true)
+            .into_iter()
+            .filter(|event| event.reason != EventReason::RunEnded);
         let mut all: Vec<_> =
             events.map(|event| format!("{}: {}", event.object.name.unwrap(), event.reason.name())).collect();
         all.sort();
@@ -298,6 +319,24 @@ mod tests {
     }
 
     #[test]
+    fn journals_that_fill_one_namespace_hold_up_the_events_of_no_other() {
+        let (outbox, now) = (EventOutbox::default(), at("2026-01-01T00:01:00Z"));
+        let acts: Vec<_> = (10..15).map(|second| paused(&format!("2026-01-01T00:00:{second}Z"))).collect();
+        let few: Vec<_> = (0..5).map(|number| ("few", number)).collect();
+        for (namespace, number) in (0..1_000).map(|number| ("many", number)).chain(few) {
+            let (namespace, uid) = (Some(namespace.into()), format!("{namespace}-{number}"));
+            let metadata = ObjectMeta { namespace, ..bearing(&uid, &acts) };
+            outbox.apply(&resource(), &metadata, now);
+        }
+        let owed = |has_room: fn(&str) -> bool| {
+            outbox.owed(now, 60, has_room).iter().filter(|event| event.namespace() == "few").count()
+        };
+        assert_eq!(owed(|namespace| namespace != "few"), 0);
+        assert_eq!(owed(|_| true), 2 * 25, "each end, and the same in words");
+        assert_eq!(owed(|_| true), 0, "once");
+    }
+
+    #[test]
     fn a_pause_of_a_workload_is_recorded_on_the_job_that_it_is_of() {
         let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         let mut metadata = bearing("w", &[paused(time)]);
@@ -309,7 +348,7 @@ mod tests {
         outbox.note_written(&known_as("job"), at(time));
         assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [""; 0]);
         outbox.not_recorded("job");
-        let event = outbox.owed(at("2026-01-01T00:00:31Z"), 1).remove(0);
+        let event = outbox.owed(at("2026-01-01T00:00:31Z"), 1, |_| true).remove(0);
         let object = event.object;
         assert_eq!((object.kind.as_deref(), object.name.as_deref()), (Some("Job"), Some("train")));
         assert!(event.note.contains("its Workload w"), "{}", event.note);

@@ -159,6 +159,11 @@ impl<W: Work> WorkQueue<W> {
         self.0.state.lock().waiting()
     }
 
+    /// Returns the number of works of a namespace that are due. Work with a line doesn't count.
+    pub fn due_in(&self, namespace: &str) -> usize {
+        self.0.state.lock().due_in(namespace)
+    }
+
     /// Returns the number of works that wait or are in flight.
     pub fn total(&self) -> usize {
         self.0.state.lock().total()

@@ -35,6 +35,9 @@ use crate::{
 /// some of these are written meanwhile.
 const CAPACITY: usize = 20_000;
 
+/// The number of waiting events below which a namespace has room, however many others wait.
+const FEW: usize = 64;
+
 /// The waits after failures in a namespace. After a wait, one event at a time shows whether events
 /// can be written again.
 const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(5) };
@@ -229,9 +232,10 @@ impl EventQueue {
         self.outbox.not_recorded(event.object.uid.as_deref().unwrap_or_default());
     }
 
-    /// True while less than half of the queue is in use.
-    pub fn has_room(&self) -> bool {
-        self.work.waiting() < CAPACITY / 2
+    /// True if events of a namespace can be added: less than half of the queue is in use, or few of
+    /// its events wait. A full queue drops those of the namespace with the most.
+    pub fn has_room(&self, namespace: &str) -> bool {
+        self.work.waiting() < CAPACITY / 2 || self.work.due_in(namespace) < FEW
     }
 
     /// Drops the events when the lead is lost: they follow from journals, and are owed again. The
@@ -560,6 +564,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn too_many_events_of_one_namespace_leave_room_for_those_of_the_others() {
+        let queue = queue();
+        queue.extend(events("many", CAPACITY / 2 - 1));
+        assert!(queue.has_room("many"));
+        queue.extend(events("many", CAPACITY));
+        assert!(queue.has_room("few") && !queue.has_room("many"));
+        queue.extend(events("few", FEW));
+        assert!(!queue.has_room("few"));
+        assert_eq!(queue.clear().iter().filter(|event| event.namespace() == "few").count(), FEW);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_event_of_a_pause_that_is_dropped_is_owed_again() {
         let (queue, at) = (queue(), "2026-01-01T00:00:00Z");
         let record = json!({
@@ -577,9 +593,9 @@ mod tests {
         queue.outbox.note_written(&PausedObject { object: paused.object.clone(), workload: None }, at);
         queue.extend([paused]);
         let soon = at + jiff::SignedDuration::from_secs(10);
-        assert!(queue.outbox.owed(soon, 1).is_empty(), "it waits");
+        assert!(queue.outbox.owed(soon, 1, |_| true).is_empty(), "it waits");
         queue.extend(events("a", CAPACITY));
-        assert_eq!(queue.outbox.owed(soon, 1).len(), 2, "the end, and the same in words");
+        assert_eq!(queue.outbox.owed(soon, 1, |_| true).len(), 2, "the end, and the same in words");
     }
 
     #[tokio::test(start_paused = true)]

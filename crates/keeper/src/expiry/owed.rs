@@ -29,14 +29,14 @@ pub async fn record_owed(pauser: &Pauser) {
     let handles = &*pauser.handles;
     let Handles { cluster, events, dry_run, .. } = handles;
     loop {
-        // without room these events stay owed: the queue would drop them, or others in their place
-        if events.has_room() {
-            if !dry_run {
-                events.repair(cluster.outbox.owed(handles.now(), MOST_ACTS));
-            }
-            for note in cluster.with(|index| index.take_ineffective(MOST_INEFFECTIVE, handles.now())) {
-                events.extend(without_effect(pauser, note).await);
-            }
+        if !dry_run {
+            // without room these events stay owed: the queue would drop them, or others of the
+            // namespace in their place
+            let has_room = |namespace: &str| events.has_room(namespace);
+            events.repair(cluster.outbox.owed(handles.now(), MOST_ACTS, has_room));
+        }
+        for note in cluster.with(|index| index.take_ineffective(MOST_INEFFECTIVE, handles.now())) {
+            events.extend(without_effect(pauser, note).await);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -95,5 +95,33 @@ fn kind_of(cluster: &ClusterState, bearer: AnnotatedKind) -> Option<(String, Str
             let kind = cluster.kind(source)?;
             Some((kind.api_version, kind.kind))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use tenure_types::keys;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{events::record::tests::event, testing::Keeper};
+
+    #[tokio::test(start_paused = true)]
+    async fn while_one_namespace_fills_the_queue_users_of_others_learn_what_has_no_effect() {
+        let keeper = Keeper::new().await;
+        let (scope, exempt_owners, extensions) = Default::default();
+        let (handles, limit) = (Arc::clone(&keeper.handles), keeper.handles.limit());
+        let pauser = Pauser { handles, limit, scope, exempt_owners, extensions };
+        let events = &keeper.handles.events;
+        events.extend((0..30_000).map(|number| event("many", &number.to_string())));
+        keeper.add_pod("few", "a", &json!({"annotations": {keys::MAX_DURATION_ANNOTATION: "soon"}}));
+        timeout(POLL_INTERVAL / 2, record_owed(&pauser)).await.unwrap_err();
+        let all = events.clear();
+        let of_few = all.iter().filter(|event| event.namespace() == "few");
+        let reasons: Vec<_> = of_few.map(|event| event.reason.name()).collect();
+        assert_eq!(reasons, ["InvalidMaxDuration"]);
     }
 }

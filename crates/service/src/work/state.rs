@@ -156,6 +156,11 @@ impl<W: Work> WorkQueueState<W> {
         self.total().saturating_sub(self.shares.in_flight())
     }
 
+    pub(super) fn due_in(&self, namespace: &str) -> usize {
+        let group = FairnessGroup::Namespace(namespace.to_owned());
+        self.due.get(&group).map_or(0, |due| due.order.len())
+    }
+
     pub(super) fn get(&self, key: &W::Key) -> Option<Arc<W>> {
         self.entries.get(key).map(|entry| Arc::clone(&entry.work))
     }
