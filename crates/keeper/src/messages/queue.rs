@@ -150,10 +150,13 @@ impl ReceiverQueue {
         if lease.work.generation != state.generation {
             return;
         }
-        let was_failing = std::mem::replace(&mut state.is_failing, result.is_err());
+        let (outcome, was_failing) = (PostOutcome::of(result), state.is_failing);
+        // a refused body says nothing about other messages
+        if outcome != PostOutcome::BodyRefused {
+            state.is_failing = result.is_err();
+        }
         let (receiver, message) = (&self.receiver, Arc::clone(&lease.work.message));
         let error = result.as_ref().err().map(|error| with_causes(error)).unwrap_or_default();
-        let outcome = PostOutcome::of(result);
         if let PostOutcome::Failed(Some(rest)) = outcome {
             self.work.rest_until(Instant::now() + rest.min(LONGEST_REST));
         }
@@ -172,8 +175,13 @@ impl ReceiverQueue {
                 }
             }
             lost => {
-                lease.given_up();
-                let is_refused = lost == PostOutcome::Refused;
+                // users write parts of a message: one that is refused must not slow down the others
+                if lost == PostOutcome::BodyRefused {
+                    lease.forget();
+                } else {
+                    lease.given_up();
+                }
+                let is_refused = matches!(lost, PostOutcome::BodyRefused | PostOutcome::Refused);
                 let lost = if is_refused { MessageResult::Refused } else { MessageResult::Failed };
                 self.metrics.messages.inc([receiver, &label(lost)]);
                 let (namespace, reason) = (message.namespace(), message.reason.name());

@@ -119,6 +119,19 @@ async fn a_receiver_that_refuses_all_is_asked_seldom_and_loses_one_a_try() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn messages_whose_bodies_are_refused_slow_down_no_others() {
+    for code in [400, 413, 422] {
+        let case = Case::new();
+        case.push("refused", 500);
+        case.push("fine", 500);
+        let begun = Instant::now();
+        let is_fine = |message: &Message| message.namespace() == "fine";
+        case.run(TEN, |message| if is_fine(message) { Ok(()) } else { status(code) }).await;
+        assert_eq!((case.counted(), begun.elapsed()), ([500, 500, 0, 0], Duration::ZERO), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn so_many_are_under_way_of_any_namespace() {
     let case = Case::new();
     case.push("a", 100);
