@@ -20,6 +20,7 @@ use tenure_policy::{
     expiry::Family,
     extension::{self, ExtensionDecision, RequestedRun},
     naming::reference,
+    owner_table::is_subdomain,
     pause::EVENT_REPAIR,
 };
 use tenure_service::{
@@ -48,6 +49,9 @@ const UNREADABLE: &str =
 
 /// The message about a workload of which no pod is in a queue.
 const NO_POD: &str = "Waits for a pod of it that runs in a queue: without one, no ceiling ends its run";
+
+/// The most characters of `status.message` that the definition of the kind allows.
+const LONGEST_MESSAGE: usize = 1024;
 
 /// The time between two counts of the pending extensions.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
@@ -208,13 +212,17 @@ impl ExtensionController {
         Ok(())
     }
 
-    /// Writes fields of the status, and the conditions that follow from them. Returns the extension
-    /// as written. None: the status has them already, or the write came too late, and the watch
-    /// will show another version.
+    /// Writes fields of the status, and the conditions that follow from them. Cuts a message that is
+    /// too long, since users write parts of it. Returns the extension as written. None: the status
+    /// has the fields already, or the write came too late, and the watch will show another version.
     async fn patch(&self, extension: &Extension, fields: &Value) -> Result<Option<Extension>, ApiError> {
+        let mut fields = fields.clone();
+        if let Some(Value::String(message)) = fields.get_mut("message") {
+            *message = message.chars().take(LONGEST_MESSAGE).collect();
+        }
         let mut status = serde_json::to_value(&extension.status).unwrap_or_default();
         let before = status.clone();
-        json_patch::merge(&mut status, fields);
+        json_patch::merge(&mut status, &fields);
         let after = Extension { status: serde_json::from_value(status.clone()).ok(), ..extension.clone() };
         if let Some(status) = status.as_object_mut() {
             status.insert("conditions".into(), json!(after.conditions()));
@@ -222,7 +230,6 @@ impl ExtensionController {
         if status == before {
             return Ok(None);
         }
-        let mut fields = fields.clone();
         json_patch::merge(&mut fields, &json!({"conditions": status.get("conditions")}));
         self.limit.until_ready().await;
         match self.handles.objects.extension_status(extension, &fields).await {
@@ -277,13 +284,19 @@ impl ExtensionController {
         self.handles.events.extend(self.event(extension).filter(is_unrecorded));
     }
 
-    /// Returns the event about the step that an extension shows. None: there is none for this step.
+    /// Returns the event about the step that an extension shows. The event is on the workload, or on
+    /// the extension if no workload can have that name and uid: the API server would refuse the
+    /// event, whose name is made of these. None: there is no event for this step.
     fn event(&self, extension: &Extension) -> Option<EventRecord> {
         let (reason, note) = extension::event(extension)?;
-        let namespace = extension.metadata.namespace.as_deref();
-        let object = reference(&owner(&extension.spec.target), namespace);
+        let (target, request) = (&extension.spec.target, extension.object_ref(&()));
+        let object = if is_subdomain(&target.name) && is_subdomain(&target.uid) {
+            reference(&owner(target), extension.metadata.namespace.as_deref())
+        } else {
+            request.clone()
+        };
         let at = step_at(extension).unwrap_or_else(|| self.handles.now());
-        let request = Some(extension.object_ref(&()));
+        let request = Some(request);
         Some(EventRecord { request, ..EventRecord::new(&object, reason, "Extending", note, at) })
     }
 }
@@ -311,3 +324,6 @@ fn owner(target: &ExtensionTarget) -> OwnerReference {
     let ExtensionTarget { api_version, kind, name, uid } = target;
     refer(api_version, kind, name, uid)
 }
+
+#[cfg(test)]
+mod tests;
