@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,
-    workloads::{Namespace, bare_pod, distinct, workload},
+    workloads::{Namespace, bare_pod, distinct, owned, workload},
 };
 use tokio::sync::OnceCell;
 
-use crate::references::{ALL, Rule, allow, pod};
+use crate::{
+    owners::claim,
+    references::{ALL, Rule, allow, pod},
+};
 
 pub const RUNAI: &str = "scheduling.run.ai";
 const T9K: &str = "scheduler.tensorstack.dev";
@@ -19,7 +22,7 @@ const T9K_LABEL: &str = "scheduler.tensorstack.dev/queue";
 /// What users of these tests may write: they may use nothing.
 const WRITES: [Rule<'_>; 5] = [
     ("", &["pods", "configmaps"], ALL),
-    ("apps", &["deployments", "daemonsets"], &["create", "get", "patch"]),
+    ("apps", &["deployments", "daemonsets"], &["create", "get", "patch", "update"]),
     ("batch", &["jobs", "cronjobs"], &["create", "get", "patch"]),
     (RUNAI, &["podgroups"], ALL),
     (T9K, &["podgroups"], ALL),
@@ -285,6 +288,22 @@ async fn the_charts_grants_let_accounts_and_named_users_of_their_namespaces_use_
     assert_eq!(kept.name_any(), "granted");
 }
 
+/// Makes a namespace one of tenants, and returns once a user's pods without a ceiling are refused there.
+async fn select(name: &str, user: &str) {
+    let world = world().await;
+    world.cluster.kubectl(&["label", "namespace", name, "tenants=yes"]).await.unwrap().success().unwrap();
+    let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
+    let spec = json!({"priorityClassName": "system-cluster-critical"});
+    let probe = bare_pod(name, "probe", &json!({}), &spec).to_string();
+    eventually("the policy to be enforced", DEADLINE, async || {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let output = world.cluster.kubectl_as(&kubeconfig, &create, &probe).await?;
+        Ok(output.stderr.contains("have no ceiling").then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn in_namespaces_of_tenants_an_exemption_takes_the_right_to_use_it() {
     let world = world().await;
@@ -297,16 +316,7 @@ async fn in_namespaces_of_tenants_an_exemption_takes_the_right_to_use_it() {
         |called: &str| distinct(workload("DaemonSet", name, called, &json!({}), &Value::Null), called);
     // not a tenant's namespace yet
     tenant.create(&critical("before")).await;
-    world.cluster.kubectl(&["label", "namespace", name, "tenants=yes"]).await.unwrap().success().unwrap();
-    let kubeconfig = world.cluster.user_kubeconfig("exempt", None).unwrap();
-    eventually("the policy to be enforced", DEADLINE, async || {
-        let probe = critical("probe").to_string();
-        let output =
-            world.cluster.kubectl_as(&kubeconfig, &["create", "--dry-run=server", "-f", "-"], &probe).await?;
-        Ok((!output.status.success()).then_some(()))
-    })
-    .await
-    .unwrap();
+    select(name, "exempt").await;
     let refused = tenant.try_create(&critical("critical")).await.unwrap_err();
     let expected = format!(
         "spec.priorityClassName: Forbidden: pods of PriorityClass \"system-cluster-critical\" have no ceiling: it takes the right to use priorityclasses of group scheduling.k8s.io in namespace \"{name}\", which service account \"default\" and user \"exempt\" don't have: name another, or have the right granted by a RoleBinding"
@@ -340,4 +350,48 @@ async fn in_namespaces_of_tenants_an_exemption_takes_the_right_to_use_it() {
     let image = json!({"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}});
     let refused = tenant.try_patch(&theirs, &image).await.unwrap_err();
     assert!(refused.message.contains("kind: Forbidden"), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn a_pod_has_a_daemon_set_as_its_controller_by_the_right_to_use_it() {
+    let world = world().await;
+    let name = &world.namespace().await;
+    let tenant = &seen_by(name, "claimant").await;
+    let controller = &seen_by(name, "system:serviceaccount:kube-system:daemon-set-controller").await;
+    select(name, "claimant").await;
+    let daemons = claim("apps/v1", "DaemonSet", "daemons", "u");
+    let of_daemons = |called: &str| owned(pod(name, called), std::slice::from_ref(&daemons));
+    let words = |user: &str| {
+        format!(
+            "metadata.ownerReferences: Forbidden: pods of a DaemonSet have no ceiling: to name DaemonSet \"daemons\" as the controller takes the right to use daemonsets of group apps in namespace \"{name}\", which user \"{user}\" doesn't have: have it granted by a RoleBinding, or leave the reference out"
+        )
+    };
+    assert_refused(tenant, &of_daemons("claims"), &words("claimant")).await;
+    // later, and by adoption: anybody may have made a pod with the labels that the DaemonSet selects
+    let free = tenant.create(&pod(name, "free")).await;
+    let claims = json!({"metadata": {"ownerReferences": [daemons]}});
+    for (seen, user) in
+        [(tenant, "claimant"), (controller, "system:serviceaccount:kube-system:daemon-set-controller")]
+    {
+        let refused = seen.try_patch(&free, &claims).await.unwrap_err();
+        assert!(refused.message.ends_with(&words(user)), "{}", refused.message);
+    }
+    tenant
+        .create(&owned(
+            pod(name, "elsewhere"),
+            &[claim("apps.kruise.io/v1alpha1", "DaemonSet", "daemons", "u")],
+        ))
+        .await;
+    controller.create(&of_daemons("by-the-controller")).await;
+    // of an administrator
+    let theirs = distinct(workload("DaemonSet", name, "theirs", &json!({}), &Value::Null), "theirs");
+    Namespace::of(world, name).create(&theirs).await;
+    let made = async || Ok(tenant.pod_names().await.into_iter().find(|pod| pod.starts_with("theirs-")));
+    let made = eventually("a pod of the DaemonSet", DEADLINE, made).await.unwrap();
+    let kubeconfig = world.cluster.user_kubeconfig("claimant", None).unwrap();
+    let note = ["label", "pod", &*made, "note=a", "-n", name];
+    world.cluster.kubectl_as(&kubeconfig, &note, "").await.unwrap().success().unwrap();
+    let_use(name, ("apps", "daemonsets", "daemons"), user("claimant")).await;
+    let created = async || Ok(tenant.try_create(&of_daemons("rightful")).await.ok());
+    eventually("the right to count", DEADLINE, created).await.unwrap();
 }

@@ -20,6 +20,16 @@ everything, and do what a tenant asks of them.
 !request.userInfo.username.startsWith("system:serviceaccount:" + request.namespace + ":"))
 {{- end }}
 
+{{- /*
+A CEL expression: true if the object names a controller that it didn't name before. The whole reference counts: one of a kind that isn't
+asked about could else become one that is.
+*/}}
+{{- define "tenure.tenancy.namesController" -}}
+object.?metadata.?ownerReferences.orValue([]).exists(new, new.?controller.orValue(false) &&
+(oldObject == null || !oldObject.?metadata.?ownerReferences.orValue([]).exists(old, old.?controller.orValue(false) &&
+old.uid == new.uid && old.name == new.name && old.kind == new.kind && old.apiVersion == new.apiVersion)))
+{{- end }}
+
 {{- /* A CEL expression: true if account or user may use an object. Takes its group, its resource, and an expression for its name. */}}
 {{- define "tenure.tenancy.mayUse" -}}
 {{- $use := printf `group(%s).resource(%s).namespace(request.namespace).name(%s).check("use").allowed()` (index . 0 | toJson) (index . 1 | toJson) (index . 2) -}}
