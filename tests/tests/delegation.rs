@@ -395,6 +395,53 @@ async fn delegate_deletes_no_queue_that_has_others_below_it() {
     assert_accepted(part.kubectl(&["delete", V3, &part.left], "").await);
 }
 
+/// The garbage collector deletes a queue whose owners are gone, with all its rights.
+#[tokio::test]
+async fn delegate_sets_changes_and_removes_no_owner_of_a_queue() {
+    let with_owner =
+        |owners: &Value| json!({"metadata": {"ownerReferences": owners}, "spec": {"displayName": "Ours"}});
+    let owner =
+        |name: &str, uid: &str| json!([{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": uid}]);
+    let gone = &owner("gone", "4f7f5a0c-0000-4000-8000-000000000000");
+    let refuses = async |part: &Part<'_>, resource: &str, owners: &Value| {
+        let patch = with_owner(owners).to_string();
+        let refused = part.kubectl(&["patch", resource, &part.left, "--type=merge", "-p", &patch], "").await;
+        assert_refused(
+            &refused,
+            &format!(
+                "metadata.ownerReferences: Forbidden: a queue is deleted once its owners are gone, so owners are set and changed by users who may update all queues, which user \"{}\" may not: leave the references as they are",
+                part.name
+            ),
+        );
+    };
+    let creates_none = async |part: &Part<'_>, version: &str| {
+        let mut new = queue(&part.other("new"), &below(&part.top));
+        new["apiVersion"] = json!(format!("scheduling.run.ai/{version}"));
+        new["metadata"]["ownerReferences"] = gone.clone();
+        assert_refused(&part.write(&["create"], &new).await, "metadata.ownerReferences: Forbidden");
+    };
+    in_both(async |world| {
+        let part = &Part::new(world).await;
+        creates_none(part, "v3alpha1").await;
+        refuses(part, V3, gone).await;
+        // of an administrator
+        let get = ["get", "namespace", "default", "-o=jsonpath={.metadata.uid}"];
+        let uid = world.cluster.kubectl(&get).await.unwrap().success().unwrap();
+        let patch = with_owner(&owner("default", &uid)).to_string();
+        let set = ["patch", V3, &part.left, "--type=merge", "-p", &patch];
+        world.cluster.kubectl(&set).await.unwrap().success().unwrap();
+        assert_accepted(part.patch(V3, &part.left, &json!({"displayName": "Still ours"})).await);
+        for owners in [gone, &json!(null)] {
+            refuses(part, V3, owners).await;
+        }
+    })
+    .await;
+    // which the webhook converts
+    let part = &Part::new(up().await).await;
+    creates_none(part, "v2").await;
+    refuses(part, V2, gone).await;
+}
+
 #[tokio::test]
 async fn bound_that_comes_while_the_webhook_runs_keeps_floors_from_growing() {
     let world = up().await;
