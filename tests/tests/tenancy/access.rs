@@ -105,6 +105,11 @@ fn group(api_version: &str, namespace: &str, name: &str, queue: &str) -> Value {
     fixtures::object(api_version, "PodGroup", namespace, name, &json!({"queue": queue, "minMember": 1}))
 }
 
+/// A group without the field that names its queue.
+fn unnamed(api_version: &str, namespace: &str, name: &str) -> Value {
+    fixtures::object(api_version, "PodGroup", namespace, name, &json!({"minMember": 1}))
+}
+
 async fn assert_refused(seen: &Namespace, object: &Value, words: &str) {
     let refused = seen.try_create(object).await.map(|_| ()).expect_err(&object.to_string());
     assert!(refused.message.contains(words), "{object}: {}", refused.message);
@@ -133,8 +138,7 @@ async fn a_user_names_no_queue_that_neither_the_user_nor_the_account_may_use() {
             .await;
     }
     // which KAI-Scheduler's podgrouper would copy from a PodGroup that owns a pod
-    let mut labelled = group("scheduling.run.ai/v2alpha2", name, "labelled", "");
-    labelled["spec"].as_object_mut().unwrap().remove("queue");
+    let mut labelled = unnamed("scheduling.run.ai/v2alpha2", name, "labelled");
     labelled["metadata"]["labels"] = json!({LABEL: "other"});
     assert_refused(poor, &labelled, "metadata.labels[kai.scheduler/queue]: Forbidden").await;
     // later
@@ -192,6 +196,31 @@ async fn a_right_of_the_user_or_of_the_account_lets_a_pod_name_a_queue() {
     // a podgrouper copies what was asked about
     let podgrouper = &seen_by(name, "podgrouper").await;
     podgrouper.create(&group("scheduling.run.ai/v2alpha2", name, "copied", "any")).await;
+}
+
+#[tokio::test]
+async fn a_pod_group_of_t9k_that_names_no_queue_takes_the_right_to_queue_default() {
+    let name = &world().await.namespace().await;
+    let (runai, t9k) = ("scheduling.run.ai/v2alpha2", "scheduler.tensorstack.dev/v1beta1");
+    let maker = &seen_by(name, "maker").await;
+    let groups = |kind: &str, of: &str| {
+        [group(kind, name, &format!("{of}-empty"), ""), unnamed(kind, name, &format!("{of}-absent"))]
+    };
+    for object in &groups(t9k, "t9k") {
+        let words = "spec.queue: Forbidden: queue \"default\" takes the right to use queues of group scheduler.tensorstack.dev";
+        assert_refused(maker, object, words).await;
+    }
+    // in no queue
+    for object in &groups(runai, "runai") {
+        maker.create(object).await;
+    }
+    let podgrouper = &seen_by(name, "podgrouper").await;
+    podgrouper.create(&group(t9k, name, "copied", "")).await;
+    let_use(name, (T9K, "queues", "default"), user("maker")).await;
+    for object in &groups(t9k, "t9k") {
+        let created = async || Ok(maker.try_create(object).await.ok());
+        eventually(&format!("{object} to be created"), DEADLINE, created).await.unwrap();
+    }
 }
 
 #[tokio::test]
