@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, World, tenant::Tenant};
 
-use crate::{KINDS, QUEUE_LABELS, await_ended, bound, down, group, in_both, up};
+use crate::{KINDS, QUEUE_LABELS, await_ended, bound, down, group, in_both, pod, up};
 
 /// A label or an annotation by which a pod joins a group of a kind.
 fn member(kind: &str, name: &str) -> [Value; 2] {
@@ -178,6 +178,38 @@ async fn the_queue_that_a_pod_group_named_is_noted_on_its_bound_pods_for_good() 
             let removed = json!({"metadata": {"annotations": {"tenure.dev/evidence": null}}});
             assert_eq!(tenant.try_patch(&pod, &removed).await.unwrap_err().code, 403, "{kind}");
         }
+    })
+    .await;
+}
+
+/// Kubernetes counts bytes, and a character may have four.
+#[tokio::test]
+async fn annotations_of_a_pod_leave_room_for_its_evidence() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let words = "metadata.annotations: Too long: may not be more than 245760 bytes, keys and values together, or more than 10000 annotations: the rest of the 262144 bytes that Kubernetes allows is for annotations of Tenure's: shorten or remove annotations";
+        let most = 245_760 - "pod-group-namenamedexample.com/full".len();
+        let full = |filling: String| json!({"pod-group-name": "named", "example.com/full": filling});
+        let mut many = json!({});
+        for number in 0..=10_000 {
+            many[format!("a{number}")] = json!("");
+        }
+        for annotations in [full("x".repeat(most + 1)), full("\u{1f600}".repeat(most / 4 + 1)), many] {
+            let refused = tenant.try_create(&pod(tenant, "full", &json!({}), &annotations)).await.unwrap_err();
+            assert!(refused.message.ends_with(words), "{}", refused.message);
+        }
+        tenant.create(&group(tenant, KINDS[0], "named", &json!({"queue": "long"}))).await;
+        let full = bound(tenant, "full", &json!({}), &full("x".repeat(most))).await;
+        let more = json!({"metadata": {"annotations": {"a": ""}}});
+        let refused = tenant.try_patch(&full, &more).await.unwrap_err();
+        assert!(refused.message.ends_with(words), "{}", refused.message);
+        let more = more.to_string();
+        let status = ["patch", "pod", "full", "--subresource=status", "--type=merge", "-p", &more];
+        let admin = ["--as=person", "--as-group=system:masters", "--namespace", tenant.name()];
+        let refused = world.cluster.kubectl(&[&status[..], &admin[..]].concat()).await.unwrap();
+        assert!(refused.stderr.contains(words), "{refused:?}");
+        tenant.patch(&full, &json!({"metadata": {"labels": {"app": "b"}}})).await;
+        await_evidence(tenant, &full, &json!({"queues": {"scheduling.run.ai": "long"}})).await;
     })
     .await;
 }
