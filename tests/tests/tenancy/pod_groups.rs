@@ -214,6 +214,24 @@ async fn annotations_of_a_pod_leave_room_for_its_evidence() {
     .await;
 }
 
+/// Else no annotation had room for evidence of the queue.
+#[tokio::test]
+async fn pod_group_names_no_queue_that_is_longer_than_a_name() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let named =
+            |kind: &str, length: usize| group(tenant, kind, "named", &json!({"queue": "x".repeat(length)}));
+        for kind in KINDS {
+            let refused = tenant.try_create(&named(kind, 254)).await.unwrap_err();
+            let words =
+                "spec.queue: Too long: may not be more than 253 characters: no queue has a longer name";
+            assert!(refused.message.ends_with(words), "{kind}: {}", refused.message);
+            tenant.create(&named(kind, 253)).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_own_ceiling_that_was_removed_still_ends_a_bound_pod() {
     in_both(async |world| {
