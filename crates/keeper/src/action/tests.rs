@@ -792,8 +792,8 @@ async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_it
     add_kueue(&server, &workloads);
     configure(&mut pauser, deletes());
     let group = DueBatch { task: Task::Evict, ..group };
-    let paused = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
-    assert_eq!(act_on(&pauser, &server, &group).await, paused);
+    let expected = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,8 +80,8 @@ impl PostOutcome {
     /// Returns the consequence of a result. A client error is a refusal, apart from 408 and 429.
     pub fn of(result: &Result<(), PostError>) -> Self {
         let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
-        let of_body =
-            [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
+        // not 400: receivers answer so to all messages of a format that they don't know
+        let of_body = [StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
         match result {
             Ok(()) => Self::Sent,
             Err(PostError::Status { status, .. }) if of_body.contains(status) => Self::BodyRefused,
@@ -219,10 +219,10 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             PostOutcome::of(&Err(PostError::Status { status, retry_after: None }))
         };
-        for status in [400, 413, 422] {
+        for status in [413, 422] {
             assert_eq!(of(status), PostOutcome::BodyRefused, "{status}");
         }
-        for status in [401, 403, 404, 410] {
+        for status in [400, 401, 403, 404, 410] {
             assert_eq!(of(status), PostOutcome::Refused, "{status}");
         }
         for status in [301, 302, 308, 408, 429, 500, 502, 503] {
