@@ -107,7 +107,8 @@ impl Inspector<'_> {
         let api_version = &self.cluster.kinds.queues(Family::Runai)?.resource.api_version;
         let queue = json!({
             "apiVersion": api_version, "kind": "Queue", "metadata": {"generateName": "tenure-status-"},
-            "spec": {"parentQueue": "tenure-status-no-such-queue"},
+            // KAI-Scheduler's webhook denies a queue without resources
+            "spec": {"parentQueue": NO_QUEUE, "resources": {}},
         });
         let path = format!("/apis/{api_version}/queues?dryRun=All");
         let request = Request::post(path).header(CONTENT_TYPE, "application/json");
@@ -116,7 +117,9 @@ impl Inspector<'_> {
             Ok(response) => response,
             Err(error) => return Some(Err(CheckFailure::unread(error, RIGHT))),
         };
-        let (code, warned) = (response.status().as_u16(), response.headers().contains_key("warning"));
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").into_iter();
+        let warned = warnings.filter_map(|of| of.to_str().ok()).any(|text| text.contains(NO_QUEUE));
         let answer = response.into_body().collect_bytes().await.unwrap_or_default();
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
@@ -127,18 +130,24 @@ impl Inspector<'_> {
 /// The right that the dry run takes.
 const RIGHT: &str = "create queues.scheduling.run.ai";
 
-/// Reads from the answer to a dry run whether the webhook was asked. `warned`: the answer had a
-/// warning.
+/// The parent of the queue of the dry run. Tenure's webhook warns that it doesn't exist.
+const NO_QUEUE: &str = "tenure-status-no-such-queue";
+
+/// The name of Tenure's webhook for queues, as the API server names it in a denial.
+const WEBHOOK: &str = "\"runai-queues.tenure.dev\" denied the request";
+
+/// Reads from the answer to a dry run whether the webhook was asked. `warned`: the answer had the
+/// webhook's warning. Answers of other webhooks show nothing.
 fn asked(code: u16, warned: bool, message: &str) -> CheckResult {
     let down = "kubectl logs -l app.kubernetes.io/part-of=tenure,app.kubernetes.io/component=webhook -A; see as well whether a NetworkPolicy keeps the API server from it";
     Err(match code {
         _ if message.contains("failed calling webhook") || message.contains("conversion webhook") => {
             CheckFailure::problem(format!("the API server can't ask the webhook: {message}"), down)
         }
-        _ if warned || message.contains("denied the request") => {
+        _ if warned || message.contains(WEBHOOK) => {
             return Ok("the API server asks the webhook about queues".into());
         }
-        401 | 403 => CheckFailure::unknown(
+        401 | 403 if !message.contains("denied the request") => CheckFailure::unknown(
             format!("you may not {RIGHT}: whether the webhook is asked can't be tried"),
             format!("ask an admin for the right to {RIGHT}, or to run this"),
         ),
@@ -209,6 +218,12 @@ mod tests {
             ),
             (500, false, "conversion webhook for scheduling.run.ai/v2 failed", CheckStatus::Problem),
             (403, false, "queues.scheduling.run.ai is forbidden", CheckStatus::Unknown),
+            (
+                403,
+                false,
+                "admission webhook \"vqueue.kb.io\" denied the request: resources must be specified",
+                CheckStatus::Unknown,
+            ),
             (503, false, "", CheckStatus::Unknown),
         ] {
             assert_eq!(check(asked(code, warned, message)).0, expected, "{code} {message}");
