@@ -4,9 +4,10 @@
 //! `--columns`. The ceiling that a workload notes itself isn't written, nor which runs are of one
 //! workload.
 
-use std::{borrow::Cow, fmt::Write};
+use std::fmt::Write;
 
 use super::past::{Past, PastRun, moment};
+use crate::print::printable;
 
 /// The headers: the names of the fields by which a trace is read.
 pub const HEADERS: &str = "id,submit,start,end,gpus,cpus,queue,user,priority,state";
@@ -28,18 +29,41 @@ pub fn line(past: &Past, run: &PastRun) -> String {
         is_joined: _,
     } = run;
     let [submit, start, end] = [submit, start, end].map(|at| moment(*at));
-    let [id, queue, user] = [id, past.queue_name(run), past.user_name(run)].map(quoted);
+    let [id, queue, user] = [id, past.queue_name(run), past.user_name(run)].map(cell);
     let mut line = String::new();
     // a write to a string can't fail
     _ = writeln!(line, "{id},{submit},{start},{end},{gpus},{cpus},{queue},{user},{priority},{}", fate.name());
     line
 }
 
-/// Quotes a text if it has a separator, a quote or the end of a line. Ends of lines become spaces.
-fn quoted(text: &str) -> Cow<'_, str> {
-    if text.contains([',', '"', '\n', '\r', ';']) {
-        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"").replace(['\n', '\r'], " ")))
+/// Returns a text as a cell. Tenants write some of these texts: hidden characters are replaced, and
+/// a text that a spreadsheet would take for a formula gets an apostrophe. Quotes the text if it has
+/// a separator or a quote.
+fn cell(text: &str) -> String {
+    let formula = if text.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
+    let text = printable(text);
+    if text.contains([',', '"', ';']) {
+        format!("\"{formula}{}\"", text.replace('"', "\"\""))
     } else {
-        Cow::Borrowed(text)
+        format!("{formula}{text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_no_hidden_characters_and_is_no_formula() {
+        for (text, expected) in [
+            ("job/a", "job/a"),
+            ("a,b", "\"a,b\""),
+            ("say \"a\"", "\"say \"\"a\"\"\""),
+            ("\u{1b}[2Ja\nb", "\u{fffd}[2Ja\u{fffd}b"),
+            ("=hyperlink(a,b)", "\"'=hyperlink(a,b)\""),
+            ("-a", "'-a"),
+        ] {
+            assert_eq!(cell(text), expected, "{text:?}");
+        }
     }
 }
