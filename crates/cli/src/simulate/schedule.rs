@@ -64,6 +64,8 @@ struct Job {
     waits_since: Seconds,
     /// The number of its ends so far. The scheduled end of an earlier try doesn't count.
     tries: u32,
+    /// The family whose ceiling ends its run. None: no ceiling applies.
+    ends_by: Option<Family>,
 }
 
 /// The pool: the workloads that wait and run, and the events to come.
@@ -164,6 +166,7 @@ impl Job {
             has_started: false,
             waits_since: head.submit,
             tries: 0,
+            ends_by: None,
         })
     }
 }
@@ -227,13 +230,14 @@ impl<'t> SimulatedPool<'t> {
         if job.left <= 0 {
             return;
         }
-        let limits = self.jobs.get(number).and_then(|job| self.leaf(job)?.limits[Family::Runai]);
+        let limits = self.jobs.get(number).and_then(|job| self.leaf(job)?.limits[job.ends_by?]);
         match limits.and_then(|limits| limits.nearest.slice_delay()) {
-            Some(delay) => {
+            // a slice of less than a second would never come to an end
+            Some(delay) if ran > 0 => {
                 self.report.slices += 1;
                 self.arrivals.push(Reverse((now.saturating_add(delay.to_signed().as_secs()), Some(number))));
             }
-            None => self.report.cut += 1,
+            _ => self.report.cut += 1,
         }
     }
 
@@ -265,8 +269,10 @@ impl<'t> SimulatedPool<'t> {
         let Some(job) = self.jobs.get(number) else { return };
         let clocks = Clocks { created: moment(job.submit), started: Some(moment(now)) };
         let ceilings = self.leaf(job).map(|leaf| leaf.ceilings(None)).unwrap_or_default();
-        let ceiling = deadline(clocks, ceilings).map(|(end, _)| end.as_second().max(now));
+        let (ceiling, ends_by) = deadline(clocks, ceilings).unzip();
+        let ceiling = ceiling.map(|end| end.as_second().max(now));
         let Some(job) = self.jobs.get_mut(number) else { return };
+        job.ends_by = ends_by;
         if !job.has_started {
             self.waits.push(u32::try_from(now.saturating_sub(job.submit)).unwrap_or(u32::MAX));
         }

@@ -225,6 +225,16 @@ fn a_time_slice_comes_back_after_its_delay_until_it_is_done() {
     assert_eq!((report.slices, report.cut, report.wait_p50), (2, 0, Some(0)));
 }
 
+#[test]
+fn a_slice_of_less_than_a_second_is_a_cut_and_brings_nothing_back() {
+    let past = past_of(&[(1, 0, 0, 3 * HOUR, Fate::Ended)]);
+    let ceiling = Some(ExtendedDuration::from_go(GoDuration::from_nanos(500_000_000)));
+    let mut queue = RunaiQueue { ceiling, ..RunaiQueue::default() };
+    queue.nearest.action = Some(tenure_types::runai::v3alpha1::MaxDurationAction::Requeue);
+    let report = schedule(&past, &policy_of(queue), Unit::Gpu, Some(1.0));
+    assert_eq!((report.slices, report.cut), (0, 1));
+}
+
 fn past_of(runs: &[(usize, i64, i64, i64, Fate)]) -> Past {
     let mut past = Past::default();
     for of in runs {
