@@ -64,6 +64,11 @@ impl ChangeCommand for Resume {
         }
         let record = subject.paused(&self.fields)?;
         let note = match subject.state(&record) {
+            // since the list was read: the list leaves deactivated ones out
+            PauseState::Deactivated if self.bulk.selects() => {
+                let object = subject.object;
+                bail!("{object} was deactivated meanwhile. To let it go on: {}", object.command("activate"))
+            }
             PauseState::Deactivated => {
                 let object = subject.object;
                 Some(format!("{object} was deactivated: it is active again, and its returns count from 0."))

@@ -44,7 +44,7 @@ pub struct BulkArgs {
 
 impl BulkArgs {
     /// True if the flags select workloads. A namespace or a time alone selects nothing.
-    fn selects(&self) -> bool {
+    pub fn selects(&self) -> bool {
         let by_labels = self.selector.as_ref().is_some_and(|selector| !selector.is_empty());
         self.all || by_labels || !self.queues.is_empty()
     }
@@ -57,6 +57,14 @@ impl BulkArgs {
             row.paused_at.is_some_and(|at| now.duration_since(at) <= since.to_signed())
         };
         (queues.is_empty() || row.is_in(queues)) && since.as_ref().is_none_or(is_recent)
+    }
+}
+
+#[cfg(test)]
+impl BulkArgs {
+    /// Returns the flag `--all`.
+    pub fn all() -> Self {
+        Self { all: true, ..Self::default() }
     }
 }
 

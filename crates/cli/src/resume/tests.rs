@@ -26,6 +26,16 @@ fn a_pause_is_taken_back_as_its_record_says() {
 }
 
 #[test]
+fn in_bulk_a_workload_that_was_deactivated_since_the_list_stays_so() {
+    let record = record("spec.suspend", &json!(true), &json!(false));
+    let paused = testing::object(&[("paused", &record), ("active", "false")], &json!({"suspend": true}));
+    let judged = |bulk| testing::judged(&Resume { fields: Vec::new(), bulk }, "job", &paused);
+    assert!(judged(BulkArgs::default()).is_ok());
+    let left = "job.batch/test was deactivated meanwhile. To let it go on: kubectl tenure activate job.batch/test -n ns";
+    assert_eq!(judged(BulkArgs::all()).unwrap_err(), left);
+}
+
+#[test]
 fn a_field_that_was_absent_is_removed() {
     let paused = object(&record("spec.suspend", &json!(true), &Value::Null), &json!({"suspend": true}));
     let resumption = judged("job", &paused, &[]).unwrap();
