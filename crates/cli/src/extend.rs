@@ -22,7 +22,7 @@ use crate::{
     cluster::{BUILT_IN, ClusterReader, ConnectArgs, explain, targets},
     extensions::{decided, explain_extension},
     floors::duration,
-    print::{print, print_message},
+    print::{print, print_message, printable},
 };
 
 /// The time between two reads of a request whose decision is awaited.
@@ -83,7 +83,8 @@ impl ExtendArgs {
         let created = extensions.create(&how, &request).await.map_err(explain_extension)?;
         let extension = created.metadata.name.unwrap_or_default();
         let note = if dry_run { " (server dry run)" } else { "" };
-        print(&format!("extension.tenure.dev/{extension} created for {object}: {duration} more{note}\n"))?;
+        let shown = printable(&extension);
+        print(&format!("extension.tenure.dev/{shown} created for {object}: {duration} more{note}\n"))?;
         if wait {
             return await_decision(&cluster, &extension).await;
         }

@@ -14,7 +14,7 @@ use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 use super::row::name_of;
 use crate::{
     cluster::{ClusterReader, explain, objects},
-    print::{Column, Format, ListRow, Printer, cell, human, moment},
+    print::{Column, Format, ListRow, Printer, cell, human, moment, printable},
 };
 
 /// The field selector of the keeper's events.
@@ -99,7 +99,7 @@ pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, e
     // without the right to read events, the error says nothing more
     let ended = ended(cluster, Some(namespace)).await.unwrap_or_default();
     match ended.into_iter().rfind(|of| of.workload == workload) {
-        Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, moment(of.at), of.message),
+        Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, moment(of.at), printable(&of.message)),
         None => error,
     }
 }
