@@ -163,9 +163,10 @@ impl ConnectArgs {
         values.chain(insecure_skip_tls_verify.then(|| "--insecure-skip-tls-verify".to_owned())).collect()
     }
 
-    /// The bearer token, which another process gets by the variable [`TOKEN_VARIABLE`].
+    /// The bearer token, which another process gets by the variable [`TOKEN_VARIABLE`]. An empty one
+    /// is none: a secret of a pipeline that isn't set is empty.
     pub fn token(&self) -> Option<&str> {
-        self.token.as_ref().map(|Secret(token)| token.as_str())
+        self.token.as_ref().map(|Secret(token)| token.as_str()).filter(|token| !token.is_empty())
     }
 
     /// Logs the requests to the API server if the verbosity says so. Call it once.
