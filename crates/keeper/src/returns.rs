@@ -72,7 +72,9 @@ impl Work for ReturningOwner {
     }
 
     fn line(&self) -> Option<String> {
-        Some(format!("{:?}/{}", self.0.paused.rules_of(), self.0.paused.queue))
+        let paused = &self.0.paused;
+        // the records of queues that don't exist have no order: any user may write some
+        (!paused.queue.is_empty()).then(|| format!("{:?}/{}", paused.rules_of(), paused.queue))
     }
 
     /// True for the return from another pause, and for another time.
