@@ -165,12 +165,13 @@ impl PausedOwners {
         self.by_uid.is_empty()
     }
 
-    /// True if a root owner, or a Workload of Kueue's for it, is paused because its pods didn't get
-    /// ready.
-    pub fn is_unready(&self, root: Uid) -> bool {
+    /// True if a root owner, or a Workload of Kueue's for it in the namespace of its pods, is paused
+    /// because its pods didn't get ready.
+    pub fn is_unready(&self, namespace: &str, root: Uid) -> bool {
         let workloads = self.workloads.range((root, Uid::MIN)..=(root, Uid::MAX)).map(|(_, uid)| *uid);
-        let mut uids = workloads.chain([root]);
-        uids.any(|uid| self.by_uid.get(&uid).is_some_and(|paused| paused.was_unready))
+        let mut paused = workloads.chain([root]).filter_map(|uid| Some((uid, self.by_uid.get(&uid)?)));
+        // a Workload of another namespace may name any owner
+        paused.any(|(uid, paused)| paused.was_unready && (uid == root || paused.namespace == namespace))
     }
 
     /// Returns the owners of a queue that wait for their next try to get ready.
@@ -360,26 +361,30 @@ mod tests {
     fn no_second_workload_hides_that_an_owner_is_not_ready() {
         let mut paused = PausedOwners::default();
         let mut names = Names::default();
-        let mut apply = |paused: &mut PausedOwners, uid: &str, reason: &str| {
+        let mut apply = |paused: &mut PausedOwners, (namespace, uid): (&str, &str), reason: &str| {
             let mut record: Value = serde_json::from_str(&record("a", None)).unwrap();
             record["reason"] = json!(reason);
             let annotations = json!({"tenure.dev/paused": record.to_string()});
-            let metadata = serde_json::from_value(json!({"uid": uid, "annotations": annotations})).unwrap();
+            let metadata = serde_json::from_value(
+                json!({"namespace": namespace, "uid": uid, "annotations": annotations}),
+            )
+            .unwrap();
             paused.apply(Uid::of(uid), 7, &metadata, (None, Uid::of("job")), &mut names);
         };
         let (overdue, unready) = ("MaxDurationExceeded", "PodsReadyTimeout");
-        apply(&mut paused, "forged", overdue);
-        assert!(!paused.is_unready(Uid::of("job")));
-        apply(&mut paused, "workload", unready);
-        assert!(paused.is_unready(Uid::of("job")));
-        apply(&mut paused, "forged later", overdue);
-        assert!(paused.is_unready(Uid::of("job")), "of two Workloads either counts");
+        apply(&mut paused, ("ns", "forged"), overdue);
+        apply(&mut paused, ("elsewhere", "forged there"), unready);
+        assert!(!paused.is_unready("ns", Uid::of("job")));
+        apply(&mut paused, ("ns", "workload"), unready);
+        assert!(paused.is_unready("ns", Uid::of("job")));
+        apply(&mut paused, ("ns", "forged later"), overdue);
+        assert!(paused.is_unready("ns", Uid::of("job")), "of two Workloads either counts");
         paused.delete(Uid::of("forged later"));
-        assert!(paused.is_unready(Uid::of("job")), "the other is still there");
+        assert!(paused.is_unready("ns", Uid::of("job")), "the other is still there");
         paused.delete(Uid::of("workload"));
-        assert!(!paused.is_unready(Uid::of("job")));
-        apply(&mut paused, "job", unready);
-        assert!(paused.is_unready(Uid::of("job")), "by its own record, beside the forged Workload's");
+        assert!(!paused.is_unready("ns", Uid::of("job")));
+        apply(&mut paused, ("ns", "job"), unready);
+        assert!(paused.is_unready("ns", Uid::of("job")), "by its own record, beside the forged Workload's");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl CeilingIndex {
         let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none())?;
         pod.started?;
         let root = objects.owners.root(pod.controller);
-        if root.is_some_and(|root| objects.paused.is_unready(root)) {
+        if root.is_some_and(|root| objects.paused.is_unready(&pod.namespace, root)) {
             return None;
         }
         let group = objects.gangs.workload(objects.gangs.memberships(uid));
