@@ -245,7 +245,7 @@ impl<R: ClusterIndex> ClusterModel<R> {
     /// Adds or updates a pod as a member of its `PodGroup`s alone.
     pub fn apply_member(&mut self, pod: &projection::Pod) {
         if let Some(uid) = pod.metadata.uid.as_deref() {
-            self.objects.gangs.apply_pod(Uid::of(uid), pod, &mut self.objects.interner.names);
+            self.objects.gangs.apply_pod(Uid::of(uid), pod, &mut self.objects.interner);
         }
     }
 
@@ -281,6 +281,7 @@ impl<R: ClusterIndex> ClusterModel<R> {
     /// Returns the `PodGroup` that counts for the workload of a pod, as of the last call of
     /// [`gangs`](Self::gangs). None: no group that the pod names exists.
     pub fn gang(&self, pod: &projection::Pod) -> Option<GroupWorkload<'_>> {
-        self.objects.gangs.workload(&memberships(pod, |text| text.into())).map(|(group, _)| group)
+        let of = memberships(pod, &self.objects.interner.kinds, |text| text.into());
+        self.objects.gangs.workload(&of).map(|(group, _)| group)
     }
 }

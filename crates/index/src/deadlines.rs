@@ -241,8 +241,7 @@ impl Deadlines {
     /// Returns the pods that a controller controls directly, with their records.
     pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let pods = self.by_controller.by(controller);
-        let pods = pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())));
-        pods.filter(move |(_, pod)| pod.controller.is_some_and(|of| of.uid == controller))
+        pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())))
     }
 
     /// Returns the time at which the next pod's ceiling is reached, or was. None: no run is to be

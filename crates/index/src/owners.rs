@@ -21,7 +21,7 @@ use crate::{
 const MAX_DEPTH: usize = 16;
 
 /// A controller, as an owner reference names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Controller {
     pub uid: Uid,
     pub kind: KindHash,
@@ -33,11 +33,10 @@ impl Controller {
     }
 }
 
-/// Pairs of a controller, by half of its uid, and an object. Tenants choose the references: an
-/// order can't be flooded as a hash table can, and a controller of very many objects costs no more
-/// than others.
+/// Pairs of a controller and an object. Tenants choose the references: an order can't be flooded as
+/// a hash table can, and a controller of very many objects costs no more than others.
 #[derive(Debug, Default)]
-pub struct ControlledObjects(BTreeSet<(u64, Uid)>);
+pub struct ControlledObjects(BTreeSet<(Uid, Uid)>);
 
 impl ControlledObjects {
     /// Moves an object from one controller to another.
@@ -46,16 +45,14 @@ impl ControlledObjects {
             return;
         }
         if let Some(from) = from {
-            self.0.remove(&(from.half(), uid));
+            self.0.remove(&(from, uid));
         }
-        self.0.extend(to.map(|to| (to.half(), uid)));
+        self.0.extend(to.map(|to| (to, uid)));
     }
 
-    /// Returns the objects of a controller, and perhaps of others whose uid has the same half: the
-    /// caller checks the object's own record.
+    /// Returns the objects of a controller.
     pub fn by(&self, controller: Uid) -> impl Iterator<Item = Uid> {
-        let half = controller.half();
-        self.0.range((half, Uid::MIN)..=(half, Uid::MAX)).map(|(_, uid)| *uid)
+        self.0.range((controller, Uid::MIN)..=(controller, Uid::MAX)).map(|(_, uid)| *uid)
     }
 }
 
@@ -149,11 +146,7 @@ impl OwnerRecords {
 
     /// Returns the owners that an owner controls directly.
     fn controlled_by(&self, uid: Uid) -> impl Iterator<Item = Uid> {
-        let is_controlled = move |below: &Uid| {
-            let controller = self.by_uid.get(below).and_then(|owner| owner.controller);
-            controller.is_some_and(|controller| controller.uid == uid)
-        };
-        self.by_controller.by(uid).filter(is_controlled)
+        self.by_controller.by(uid)
     }
 
     /// Returns an owner with all owners that it controls, directly or through others, down to

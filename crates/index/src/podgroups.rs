@@ -22,11 +22,7 @@ use tenure_types::{
     projection,
 };
 
-use crate::{
-    Uid,
-    names::{Interner, Names},
-    uid::UidMap,
-};
+use crate::{Uid, names::Interner, uid::UidMap};
 
 use gang::Gang;
 pub use gang::GroupQueue;
@@ -75,10 +71,11 @@ impl Gangs {
 
     /// Adds or updates a pod. A pod in no group, or one that has ended or is terminating, is
     /// forgotten.
-    pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
+    pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) {
         let known = self.members.get(&uid);
         let before = known.map(AsRef::as_ref);
-        let mut member = GroupMember::read(pod, before, |text| names.shared(text)).map(Box::new);
+        let Interner { kinds, names, .. } = interner;
+        let mut member = GroupMember::read(pod, before, kinds, |text| names.shared(text)).map(Box::new);
         if known == member.as_ref() {
             for of in known.filter(|known| known.is_active()).iter().flat_map(|known| &*known.of) {
                 if let Some(gang) = self.by_key.get_mut(&of.group) {

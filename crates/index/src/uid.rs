@@ -28,13 +28,6 @@ impl Uid {
     pub(crate) const MIN: Self = Self(Uuid::nil());
     pub(crate) const MAX: Self = Self(Uuid::max());
 
-    /// Returns half as many bits of the uid, mixed: few others have the same.
-    pub(crate) fn half(self) -> u64 {
-        let mut hasher = UidHasher::default();
-        self.hash(&mut hasher);
-        hasher.0
-    }
-
     /// Reads a uid as the API server writes it.
     pub fn of(text: &str) -> Self {
         // shorter and longer forms of a UUID are other texts

@@ -20,6 +20,7 @@ use crate::{
     RunPlace, Uid,
     cluster::{ClusterModel, ClusterObjects},
     deadlines::ManagedPod,
+    names::Interner,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
     times::{in_time, milliseconds},
@@ -122,7 +123,8 @@ impl SeenPod {
         objects: &mut ClusterObjects,
         known: Option<&ManagedPod>,
     ) -> Option<Self> {
-        let of = memberships(pod, |text| objects.interner.names.shared(text));
+        let Interner { kinds, names, .. } = &mut objects.interner;
+        let of = memberships(pod, kinds, |text| names.shared(text));
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
         Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner, known)?, of })
     }

@@ -29,7 +29,7 @@ impl CeilingIndex {
     /// [`gangs`](Self::gangs).
     pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> PodWorkload<'p> {
         let gangs = &self.objects.gangs;
-        let memberships = memberships(pod, |text| text.into());
+        let memberships = memberships(pod, &self.objects.interner.kinds, |text| text.into());
         let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
         let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
         let place = QueuePlace::find(self.tree(), of_group.or_else(own));

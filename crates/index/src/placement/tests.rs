@@ -340,6 +340,28 @@ fn a_pod_of_another_controller_that_joins_a_gang_takes_no_floor_from_it() {
     assert_ne!(world.asked(&["a", "b"]), keep_of_group(&["a", "b"]), "and no more than one");
 }
 
+#[test]
+fn a_pod_that_claims_a_gangs_controller_by_another_kind_or_a_like_uid_takes_no_floor_from_it() {
+    let job = "6ccd780c-baba-1026-9564-5b8c656024db";
+    let of = |name: &str, api_version: &str, uid: &str| {
+        let owner =
+            json!({"apiVersion": api_version, "kind": "Job", "name": "j", "uid": uid, "controller": true});
+        pod(
+            name,
+            60,
+            &json!({"metadata": {"annotations": {"pod-group-name": "g"}, "ownerReferences": [owner]}}),
+        )
+    };
+    // the last one is made to be like the job's, by the sums of a simple hash
+    for uid in [job, "00000000-0000-0001-1c3f-9c87bec5b1dc"] {
+        let joined = of("joined", "example.com/v1", uid);
+        let mut world = World::new(&[of("a", "batch/v1", job), of("b", "batch/v1", job), joined]);
+        world.group(&json!({"queue": "q", "minMember": 2}));
+        let goes = |name| world.asked(&[name]) == keep_of_group(&[name]);
+        assert_eq!(["a", "b", "joined"].map(goes), [false, false, true], "{uid}");
+    }
+}
+
 /// Of a coscheduling group of two, which names no queue.
 fn of_two(name: &str, more: &Value) -> Value {
     let mut of_two = pod(name, 60, &json!({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}}));

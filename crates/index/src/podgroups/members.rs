@@ -1,7 +1,7 @@
 //! Pods as members of `PodGroup`s, whether or not a ceiling applies to them. `Gangs` keeps a
 //! `GroupMember` for each live pod that names a group, whether or not the group exists.
 
-use std::{num::NonZeroU64, sync::Arc};
+use std::sync::Arc;
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -13,7 +13,8 @@ use tenure_types::{podgroup::PodGroupKind, projection};
 
 use super::group::GroupKey;
 use crate::{
-    Uid,
+    kinds::KindHasher,
+    owners::Controller,
     times::{Milliseconds, PodReadiness, Scheduled, milliseconds, time},
 };
 
@@ -34,15 +35,18 @@ pub struct GroupMember {
 pub struct Membership {
     pub group: GroupKey,
     pub subgroup: Option<ArcStr>,
-    /// Half of the uid of the pod's controller, which siblings have in common. None: the pod has no
-    /// controller.
-    pub controller: Option<NonZeroU64>,
+    /// The pod's controller, which siblings have in common. None: the pod has no controller.
+    pub controller: Option<Controller>,
 }
 
 /// Returns the groups that a pod names, in the order in which they count. `text` interns a name.
-pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) -> Box<[Membership]> {
+pub fn memberships(
+    pod: &projection::Pod,
+    kinds: &KindHasher,
+    mut text: impl FnMut(&str) -> ArcStr,
+) -> Box<[Membership]> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let controller = pod.controller().and_then(|owner| NonZeroU64::new(Uid::of(&owner.uid).half()));
+    let controller = pod.controller().map(|owner| Controller::read(owner, kinds));
     let membership = |kind: PodGroupKind| {
         let group = GroupKey { kind, name: text(kind.named_by(pod)?), namespace: text(namespace) };
         Some(Membership { group, subgroup: kind.subgroup(pod).map(&mut text), controller })
@@ -56,10 +60,11 @@ impl GroupMember {
     pub fn read(
         pod: &projection::Pod,
         before: Option<&Self>,
+        kinds: &KindHasher,
         text: impl FnMut(&str) -> ArcStr,
     ) -> Option<Self> {
         let progress = progress(pod);
-        let of = if progress == PodProgress::Gone { Box::default() } else { memberships(pod, text) };
+        let of = if progress == PodProgress::Gone { Box::default() } else { memberships(pod, kinds, text) };
         let created = milliseconds(pod.metadata.creation_timestamp.as_ref()?.0);
         (!of.is_empty()).then(|| Self {
             of: of.into(),

@@ -3,7 +3,7 @@
 //! The parts of the index for ceilings and for placement use this, and the plugin. Starts are as
 //! last computed: a caller that needs present ones computes them first.
 
-use std::{num::NonZeroU64, ptr, sync::Arc};
+use std::{ptr, sync::Arc};
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +20,7 @@ use super::{
     group::{GroupKey, GroupRecord},
     members::Membership,
 };
-use crate::Uid;
+use crate::{Uid, owners::Controller};
 
 /// A `PodGroup` that exists, with the facts that its pods show.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,8 @@ pub struct GangId(*const Gang);
 /// The pods of a group with which a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Crew {
-    /// The pods of its controller, by half of the controller's uid.
-    Controller(NonZeroU64),
+    /// The pods of its controller. A stranger may name the uid of a controller, with another kind.
+    Controller(Controller),
     /// The pod alone: it has no controller.
     Pod(Uid),
 }
