@@ -87,7 +87,7 @@ impl Journal {
         self.writes.iter().filter(move |write| write.namespace == namespace)
     }
 
-    /// Returns the patches in a namespace that succeeded, without those that write the end of a run.
+    /// Returns the successful patches in a namespace. Patches that write the end of a run are left out.
     /// On a slow machine, an owner gets one of these before its pause.
     fn patches(&self, namespace: &str) -> impl Iterator<Item = &Write> {
         self.writes(namespace).filter(|write| write.verb == "patch" && write.is_success && !write.shows_end)
