@@ -212,7 +212,7 @@ impl CeilingIndex {
             objects.moved.pods.insert(uid);
         }
         if let Some(occupant) = occupant {
-            self.call_next(occupant);
+            self.call_next(uid, occupant);
         }
         is_ready_now
     }

@@ -14,7 +14,7 @@ use tenure_types::{evidence::Evidence, extension::Extension, projection};
 
 use super::{
     CeilingIndex, Ceilings, Overlong, PodStanding, QueueReports, SeenPod, extensions::going_run, limits,
-    tally::tally,
+    returns::NewestPods, tally::tally,
 };
 use crate::{
     AnnotatedKind, IneffectiveReason, PendingStamp, RunPlace, StampForm, Uid,
@@ -147,7 +147,8 @@ impl CeilingIndex {
         self.reschedule();
         let past_end = self.reader.terminating.past_end(&mut self.objects, now);
         let deadlines = &self.reader.deadlines;
-        let waits = |of: &&Paused| !self.has_pods(of);
+        let newest = NewestPods::default();
+        let waits = |of: &&Paused| !newest.any_below(self, of);
         let returns = |of: &&Paused| of.returns.comes_back();
         let (returning, staying): (Vec<&Paused>, Vec<&Paused>) =
             self.objects.paused.topmost(&self.objects.owners).partition(returns);

@@ -5,6 +5,8 @@
 //! time, if the queue's rules say so. A workload that was paused because its pods didn't get ready
 //! calls no other back: two of them would call each other again and again.
 
+use std::{cell::RefCell, collections::HashMap};
+
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{expiry::Family, ready::leaves_room};
@@ -20,6 +22,32 @@ use crate::{
 /// The queue in which a workload takes room, and the workload.
 type QueueOccupant = (Family, ArcStr, RoomHolder);
 
+/// The time at which the newest live pod below each root owner was created, in milliseconds, by
+/// namespace and root. None as the time: there is no pod. Each root is searched once, since
+/// tenants may write any number of records of pauses with one root.
+#[derive(Default)]
+pub(super) struct NewestPods(RefCell<HashMap<(ArcStr, Uid), Option<i64>>>);
+
+impl NewestPods {
+    /// True if there are live pods below the root owner of a pause.
+    pub fn any_below(&self, index: &CeilingIndex, paused: &Paused) -> bool {
+        self.newest(index, paused).is_some()
+    }
+
+    /// True if an owner has pods that were created after its pause, or in the same second: the API
+    /// server writes the time of creation in whole seconds.
+    fn runs_again(&self, index: &CeilingIndex, paused: &Paused) -> bool {
+        let at = paused.at.as_second().saturating_mul(1_000);
+        self.newest(index, paused).is_some_and(|created| created >= at)
+    }
+
+    fn newest(&self, index: &CeilingIndex, paused: &Paused) -> Option<i64> {
+        let Paused { namespace, root, .. } = paused;
+        let find = || index.pods_under(namespace, *root).map(|(_, pod)| pod.created).max();
+        *self.0.borrow_mut().entry((namespace.clone(), *root)).or_insert_with(find)
+    }
+}
+
 impl CeilingIndex {
     /// Returns the next time after `after` at which a paused owner is due to come back by itself.
     /// None: no owner is due later.
@@ -33,10 +61,11 @@ impl CeilingIndex {
     /// those that run again though Tenure hasn't resumed them, whose record is to be removed.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
-        let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
+        let newest = NewestPods::default();
+        let may = |paused: &Paused| !paused.returns.comes_back() || !newest.any_below(self, paused);
         let is_back = |left: &RoomHolder| self.is_there(left);
         let mut due = paused.due(&self.objects.owners, now, may, is_back);
-        let again = paused.running_again(&self.objects.owners, |paused| self.runs_again(paused));
+        let again = paused.running_again(&self.objects.owners, |paused| newest.runs_again(self, paused));
         // an owner that is due waits until its pods are gone
         let again = again.filter(|paused| paused.due().is_none_or(|at| at > now));
         let again: Vec<Paused> = again.cloned().collect();
@@ -57,18 +86,6 @@ impl CeilingIndex {
     /// Returns the owners whose fields are to be handed back to their field managers, in no order.
     pub fn hand_backs(&self) -> Vec<OwedHandBack> {
         self.objects.hand_backs.all().cloned().collect()
-    }
-
-    /// True if there are live pods below the root owner of a pause.
-    pub(super) fn has_pods(&self, paused: &Paused) -> bool {
-        self.pods_under(&paused.namespace, paused.root).next().is_some()
-    }
-
-    /// True if an owner has pods that were created after its pause, or in the same second: the API
-    /// server writes the time of creation in whole seconds.
-    fn runs_again(&self, paused: &Paused) -> bool {
-        let at = paused.at.as_second().saturating_mul(1_000);
-        self.pods_under(&paused.namespace, paused.root).any(|(_, pod)| pod.created >= at)
     }
 
     /// Returns the workload of a pod that takes room, before the pod changes. None: the change
@@ -96,14 +113,14 @@ impl CeilingIndex {
     }
 
     /// Lets the next owner that waits in a queue come back earlier, if a workload that took room
-    /// there has left.
-    pub(super) fn call_next(&mut self, (family, queue, holder): QueueOccupant) {
-        if self.is_there(&holder) {
-            return;
-        }
+    /// there has left. `uid` is that of the pod that has changed.
+    pub(super) fn call_next(&mut self, uid: Uid, (family, queue, holder): QueueOccupant) {
         let Some(rules) = self.rules(family, &queue).pods_ready.filter(|rules| rules.on_capacity) else {
             return;
         };
+        if self.is_of(uid, &holder) || self.is_there(&holder) {
+            return;
+        }
         let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
         let may_come = waiting.filter_map(|(uid, paused)| {
             let at = rules.backoff.earliest(paused.at, paused.count)?;
@@ -112,6 +129,15 @@ impl CeilingIndex {
         if let Some((_, uid, at)) = may_come.min() {
             self.objects.paused.call(uid, at, holder);
         }
+    }
+
+    /// True if a pod is known, and below the owner that is a workload. This takes no search: most
+    /// changes of pods leave the pod where it is.
+    fn is_of(&self, uid: Uid, holder: &RoomHolder) -> bool {
+        let RoomHolder::Owner(namespace, root) = holder else { return false };
+        self.reader.deadlines.get(uid).is_some_and(|pod| {
+            pod.namespace == *namespace && self.objects.owners.root(pod.controller) == Some(*root)
+        })
     }
 
     /// True if a workload has pods, whether or not they take room.

@@ -15,7 +15,7 @@ use tenure_policy::{
 };
 use tenure_types::podgroup::PodGroupKind;
 
-use super::CeilingIndex;
+use super::{CeilingIndex, returns::NewestPods};
 use crate::{GroupWorkload, Uid, cluster::ClusterObjects, podgroups::GangId};
 
 /// The reports on the queues of the run.ai family.
@@ -126,11 +126,12 @@ impl WorkloadTally<'_> {
     /// Counts the paused owners without pods, in the queue of the run.ai family that their record
     /// names.
     fn paused(&mut self, index: &CeilingIndex) {
+        let newest = NewestPods::default();
         for paused in index.objects.paused.topmost(&index.objects.owners) {
             // where the record doesn't say, a queue of both families may be either
             let is_elsewhere = || index.queues(Family::Tensorstack).tree().find(&paused.queue).is_some();
             let is_of_t9k = paused.family.map_or_else(is_elsewhere, |of| of == Family::Tensorstack);
-            if is_of_t9k || index.has_pods(paused) {
+            if is_of_t9k || newest.any_below(index, paused) {
                 continue;
             }
             if let Some(queue) = self.tree.find(&paused.queue) {
