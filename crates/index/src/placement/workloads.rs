@@ -37,8 +37,9 @@ pub struct WorkloadCache<'q, 'i> {
     of_groups: ByAddress<GangId, usize>,
     /// The pods of elastic groups by seniority, by the number of the group.
     crews: ByAddress<usize, GroupCrews>,
-    /// The numbers of the parts of groups that are counted apart.
-    parts: ByAddress<(usize, PartId), usize>,
+    /// The numbers of the parts of groups that are counted apart. None: for this crew, the whole
+    /// group is counted.
+    parts: ByAddress<(usize, PartId), Option<usize>>,
     /// The groups of pods, by their memberships, which pods share.
     of_memberships: ByAddress<*const Membership, ResolvedGroup<'i>>,
     /// The queues of running pods that name none, by their group.
@@ -234,22 +235,25 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         if !pods.is_elastic() {
             return None;
         }
-        if let Some(known) = self.parts.get(&(all, PartId::Crew(crew))) {
-            return Some(*known);
+        let key = (all, PartId::Crew(crew));
+        if let Some(known) = self.parts.get(&key) {
+            return *known;
         }
-        let crews = self.crews.entry(all).or_insert_with(|| group.crews());
-        let (id, pods) = match crews.part(shape, crew) {
-            CountedPods::Whole => return None,
-            CountedPods::Crew(pods) => (PartId::Crew(crew), pods),
-            CountedPods::Core => match self.parts.get(&(all, PartId::Core)) {
-                Some(known) => return Some(*known),
-                None => (PartId::Core, crews.core(shape)),
-            },
-        };
         let number = self.groups.len();
-        self.groups.push(Workload { place, start, shape, pods });
-        self.parts.insert((all, id), number);
-        Some(number)
+        let mut add = |pods| {
+            self.groups.push(Workload { place, start, shape, pods });
+            Some(number)
+        };
+        let crews = self.crews.entry(all).or_insert_with(|| group.crews());
+        let part = match crews.part(shape, crew) {
+            CountedPods::Whole => None,
+            CountedPods::Crew(pods) => add(pods),
+            CountedPods::Core => {
+                *self.parts.entry((all, PartId::Core)).or_insert_with(|| add(crews.core(shape)))
+            }
+        };
+        self.parts.insert(key, part);
+        part
     }
 
     #[cfg(test)]
