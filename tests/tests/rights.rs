@@ -19,12 +19,13 @@ use tenure_tests::{
 };
 use tokio::sync::OnceCell;
 
-/// A keeper without the rights to read one kind of the table, and to change another.
+/// A keeper without the rights to read one kind of the table and one that is a link, and to change another of the table.
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
         let world = fixtures::world("rights").await?;
         revoke(&world, "kubeflow.org", "jaxjobs", &["get"]).await;
+        revoke(&world, "serving.kserve.io", "inferenceservices", &["get"]).await;
         revoke(&world, "ray.io", "rayclusters", &["patch"]).await;
         Ok::<_, anyhow::Error>(world)
     };
@@ -78,7 +79,7 @@ async fn below_an_owner_that_could_be_paused_but_may_not_be_read_nothing_is_touc
 #[tokio::test]
 async fn an_owner_that_could_not_be_paused_and_may_not_be_read_ends_the_chain() {
     let (world, namespace) = scene("unread-unlisted").await;
-    let kind = ("tensorstack.dev/v1beta1", "VirtualServer");
+    let kind = ("serving.kserve.io/v1beta1", "InferenceService");
     let (owner, deployment) = above_a_deployment(&namespace, "unread-unlisted", kind).await;
     namespace.pod_of(&owner, "alone", "unread-unlisted").await;
     namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
@@ -90,7 +91,8 @@ async fn an_owner_that_could_not_be_paused_and_may_not_be_read_ends_the_chain() 
     )
     .await;
     let log = fs::read_to_string(world.tenure.keeper_log()).unwrap();
-    let warnings = log.lines().filter(|line| line.contains("level=warn") && line.contains("VirtualServer"));
+    let warnings =
+        log.lines().filter(|line| line.contains("level=warn") && line.contains("InferenceService"));
     assert_eq!(warnings.count(), 1, "{log}");
 }
 

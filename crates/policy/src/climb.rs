@@ -127,6 +127,28 @@ pub const POD_CONTROLLERS: [(&str, &str); 6] = [
     ("batch", "Job"),
 ];
 
+/// API groups and kinds of owners that are never paused, and that may be below one that is. All
+/// other kinds that aren't in the table end a climb: any object that the keeper may read would do
+/// for a tenant as a link to an owner whose name the API server doesn't let them write.
+pub const LINKS: [(&str, &str); 16] = [
+    POD,
+    NODE,
+    ("", "ReplicationController"),
+    ("apps", "DaemonSet"),
+    ("argoproj.io", "Rollout"),
+    ("batch", "CronJob"),
+    ("batch.tensorstack.dev", "BeamJob"),
+    ("batch.tensorstack.dev", "CronWorkflowRun"),
+    ("batch.tensorstack.dev", "WorkflowRun"),
+    ("serving.knative.dev", "Configuration"),
+    ("serving.knative.dev", "Revision"),
+    ("serving.knative.dev", "Service"),
+    ("serving.kserve.io", "InferenceService"),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"),
+    ("tensorstack.dev", "AutoTuneExperiment"),
+    ("tensorstack.dev", "Explorer"),
+];
+
 impl<'t> Climb<'t> {
     /// Starts a climb at the controller of `below`, an owner. `below` None: at the controller of a
     /// pod.
@@ -195,10 +217,14 @@ impl<'t> Climb<'t> {
     }
 
     /// Makes a controller the next owner to look up. Ends the climb without a controller, at the
-    /// depth limit, at an owner seen before, and at a reference that can't be true.
+    /// depth limit, at an owner seen before, at a kind that is no link, and at a reference that
+    /// can't be true.
     fn ascend(&mut self, controller: Option<OwnerReference>) {
         let new = |above: &OwnerReference| self.seen.len() < MAX_DEPTH && !self.seen.contains(&above.uid);
-        self.next = controller.filter(new).filter(|above| may_own(above, self.below.as_ref()));
+        let is_known =
+            |above: &OwnerReference| self.table.knows(above) || LINKS.into_iter().any(|kind| is(above, kind));
+        let above = controller.filter(new).filter(is_known);
+        self.next = above.filter(|above| may_own(above, self.below.as_ref()));
     }
 
     /// Returns the action for the pod. The climb must have ended: [`Climb::next`] returns None.
@@ -300,13 +326,27 @@ mod tests {
     }
 
     #[test]
-    fn unknown_owners_are_climbed_through_but_never_paused() {
+    fn links_are_climbed_through_but_never_paused() {
         let (job, cron) = (owner("batch/v1", "Job"), owner("batch/v1", "CronJob"));
         assert_eq!(climb(&[&job, &cron], top), Action::Pause(job));
-        let (pod, unknown) = (owner("v1", "Pod"), owner("example.com/v1", "Thing"));
-        assert_eq!(climb(&[&pod, &unknown], top), Action::DeletePod);
-        let (middle, above) = (owner("example.com/v1", "Thing"), owner("ray.io/v1", "RayJob"));
+        let pod = owner("v1", "Pod");
+        assert_eq!(climb(&[&pod], top), Action::DeletePod);
+        let (middle, above) =
+            (owner("batch.tensorstack.dev/v1beta1", "BeamJob"), owner("ray.io/v1", "RayJob"));
         assert_eq!(climb(&[&middle, &above], top), Action::Pause(above));
+    }
+
+    #[test]
+    fn a_kind_that_is_neither_paused_nor_a_link_ends_the_chain() {
+        let above = owner("ray.io/v1", "RayJob");
+        for (api_version, kind) in
+            [("events.k8s.io/v1", "Event"), ("example.com/v1", "Thing"), ("v1", "ConfigMap")]
+        {
+            let between = owner(api_version, kind);
+            assert_eq!(climb(&[&between, &above], top), Action::DeletePod, "{kind}");
+            let job = owner("batch/v1", "Job");
+            assert_eq!(climb(&[&job, &between], top), Action::Pause(job), "{kind}");
+        }
     }
 
     #[test]
@@ -360,18 +400,22 @@ mod tests {
 
     #[test]
     fn a_cycle_of_owners_ends() {
-        let (a, b) = (owner("example.com/v1", "A"), owner("ray.io/v1", "RayJob"));
+        let (a, b) = (owner("argoproj.io/v1alpha1", "Rollout"), owner("ray.io/v1", "RayJob"));
         assert_eq!(climb(&[&a, &b], |o| found(o, Some(&a))), Action::Pause(b.clone()));
     }
 
     #[test]
     fn a_chain_without_end_ends() {
         let table = OwnerTable::default();
-        let mut climb = Climb::above(None, Some(&owner("example.com/v1", "K0")), &table);
+        let rollout = |number| OwnerReference {
+            uid: format!("rollout-{number}"),
+            ..owner("argoproj.io/v1alpha1", "Rollout")
+        };
+        let mut climb = Climb::above(None, Some(&rollout(0)), &table);
         let mut depth = 0;
         while let Some(next) = climb.next().cloned() {
             depth += 1;
-            climb.answer(found(&next, Some(&owner("example.com/v1", &format!("K{depth}")))));
+            climb.answer(found(&next, Some(&rollout(depth))));
         }
         assert_eq!(depth, MAX_DEPTH);
     }

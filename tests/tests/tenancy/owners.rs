@@ -170,11 +170,15 @@ async fn pod_that_claims_a_strangers_owner_stops_itself_alone() {
     let theirs = await_pods(tenant, 2).await;
     let fleet = json!({"apiVersion": "example.com/v1", "kind": "Fleet", "spec": {}, "metadata": {"name": tenant.name()}});
     let fleet = tenant.as_admin().create(&fleet).await;
-    let set = tenant.kubectl(&["get", "replicaset", "-o", "json"], "").await.success().unwrap();
-    let set: Value = serde_json::from_str(&set).unwrap();
-    let set: DynamicObject = serde_json::from_value(set["items"][0].clone()).unwrap();
+    let one = async |resource: &str| -> DynamicObject {
+        let list = tenant.kubectl(&["get", resource, "-o", "json"], "").await.success().unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        serde_json::from_value(list["items"][0].clone()).unwrap()
+    };
+    let (set, pod) = (one("replicaset").await, one("pods").await);
     let mut pods = Vec::new();
-    for (name, owner) in [("of-deployment", &neighbour), ("of-fleet", &fleet), ("of-set", &set)] {
+    let claimed = [("of-deployment", &neighbour), ("of-fleet", &fleet), ("of-set", &set), ("of-pod", &pod)];
+    for (name, owner) in claimed {
         let mut pod = distinct(bare_pod(tenant.name(), name, &in_short(), &Value::Null), name);
         pod["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "1s"});
         pods.push(tenant.create(&owned(pod, &[controller(owner)])).await);

@@ -16,8 +16,8 @@ use tenure_policy::{
     expiry::exemption,
     judge::{CaseFacts, Climbed, TRIES},
     kueue::{self, Lookup},
-    naming::of_pod,
-    owner_table::{OwnerTable, is_subdomain},
+    naming::{group_of, of_pod},
+    owner_table::{OwnerShape, OwnerTable, is_subdomain},
 };
 use tenure_service::{
     call::{ApiError, call},
@@ -187,13 +187,15 @@ impl Pauser {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let mut climb = Climb::above(None, climb::controller(pod), table);
-        // only its own owner has made a pod by a template: an owner further up may have another
-        // template by now
-        let mut judged = Some(table);
+        // the nearest owner with a template has made the pod, itself or by way of another: an owner
+        // further up may have another template by now
+        let mut judged = Some((PodClaim { labels, own }, table));
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
-            let claim = PodClaim { labels: climb.pod_labels.as_ref().unwrap_or(labels), own };
-            let found = self.handles.objects.find_owner(namespace, owner, claim, judged.take()).await;
+            let has_templates = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table).is_some();
+            let (selected, judged) =
+                (climb.pod_labels.as_ref().unwrap_or(labels), judged.take_if(|_| has_templates));
+            let found = self.handles.objects.find_owner(namespace, owner, selected, judged).await;
             let answer = match found {
                 Ok(answer) => answer,
                 // the pod was read just now, so the API server answers: it is this owner that can't
@@ -335,8 +337,9 @@ impl Pauser {
     }
 
     /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this
-    /// moment count. None: the run gets no more time, or the list was refused or fails for too
-    /// long. Then the extensions count that the watch has shown.
+    /// moment count. None: the run gets no more time, or the list was refused, or the run is late.
+    /// Then the extensions count that the watch has shown: a tenant may make as many extensions as
+    /// take any time to list.
     pub(super) async fn granted(
         &self,
         work: &CaseWork<'_>,
@@ -346,7 +349,7 @@ impl Pauser {
         }
         let (due, began) = (&work.batch.first, self.handles.now());
         let known = self.extensions.lock().get(&due.namespace, due.deadline, began);
-        if known.is_some() {
+        if known.is_some() || began.duration_since(due.deadline) > LATE {
             return Ok(known);
         }
         match self.handles.objects.granted_extensions(&due.namespace).await {

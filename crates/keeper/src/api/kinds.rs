@@ -93,7 +93,6 @@ mod tests {
     use kube::{Client, client::Body};
     use parking_lot::Mutex;
     use serde_json::json;
-    use tenure_policy::creation::PodClaim;
 
     use super::*;
 
@@ -153,9 +152,8 @@ mod tests {
             assert!(objects.get("ns", &owner).await.is_ok(), "{number}");
             let owner = deployment(&format!("v{number}beta1"), "secret");
             let labels = std::collections::BTreeMap::new();
-            let claim = PodClaim { labels: &labels, own: None };
             assert!(matches!(
-                objects.find_owner("ns", &owner, claim, None).await,
+                objects.find_owner("ns", &owner, &labels, None).await,
                 Err(ApiError::Forbidden(_))
             ));
         }

@@ -22,15 +22,15 @@ use tracing::warn;
 use super::{ObjectClient, kinds::group_of};
 
 impl ObjectClient {
-    /// Looks up an owner in `namespace`, for a pod with this claim. With a table, an owner whose
-    /// templates lack what the pod claims counts as one that doesn't select the pod. An error
-    /// decides nothing: the caller asks again.
+    /// Looks up an owner in `namespace`, for a pod with these labels. With a claim to be judged, an
+    /// owner whose templates lack what the pod claims counts as one that doesn't select the pod. An
+    /// error decides nothing: the caller asks again.
     pub async fn find_owner(
         &self,
         namespace: &str,
         owner: &OwnerReference,
-        claim: PodClaim<'_>,
-        table: Option<&OwnerTable>,
+        labels: &BTreeMap<String, String>,
+        judged: Option<(PodClaim<'_>, &OwnerTable)>,
     ) -> Result<OwnerLookup, ApiError> {
         let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
@@ -38,8 +38,9 @@ impl ObjectClient {
         }
         match found {
             Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
-                selects: selects(&found.value, claim.labels)
-                    && !table.is_some_and(|table| claims_otherwise(owner, &found.value, claim, table)),
+                selects: selects(&found.value, labels)
+                    && !judged
+                        .is_some_and(|(claim, table)| claims_otherwise(owner, &found.value, claim, table)),
                 cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
                 state: match OwnerObject(&found.value) {
