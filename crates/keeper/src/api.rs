@@ -326,7 +326,7 @@ async fn list_workloads(
     chosen: &impl Fn(&[WholeObject]) -> Vec<Option<String>>,
 ) -> Result<Vec<WholeObject>, ApiError> {
     let (mut kept, mut left) = (Vec::<WholeObject>::new(), MOST_WORKLOADS);
-    let mut size = PageSize::default();
+    let mut size = PageSize::of_whole();
     let mut pages = ListPages::new(api, params, None, &mut size);
     while left > 0
         && let Some(page) = call(pages.next()).await?

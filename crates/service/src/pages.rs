@@ -16,6 +16,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// The most objects of a page. Few objects have more than 20 KiB.
 const LARGEST: u32 = 500;
 
+/// The objects of the first page of a list of whole objects, each of which may take 8 MiB of memory.
+const OF_WHOLE: u32 = 16;
+
 /// The most bytes of a page of several objects. The client takes about two and a half times as much
 /// memory for the page. A single object has 1.5 MiB at most in etcd, and up to six times as many as
 /// JSON.
@@ -27,18 +30,26 @@ static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// The size of the pages of a list: large at first, and smaller once a page had too many bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct PageSize(u32);
+pub struct PageSize {
+    objects: u32,
+    was_too_large: bool,
+}
 
 impl Default for PageSize {
     fn default() -> Self {
-        Self(LARGEST)
+        Self { objects: LARGEST, was_too_large: false }
     }
 }
 
 impl PageSize {
+    /// Returns the size of the pages of a list of objects with all their fields.
+    pub const fn of_whole() -> Self {
+        Self { objects: OF_WHOLE, was_too_large: false }
+    }
+
     /// Returns the number of objects of a page, at least 1.
     pub const fn objects(self) -> u32 {
-        self.0
+        self.objects
     }
 
     /// Makes pages smaller if a list has failed because a page had too many bytes. True if so: the
@@ -46,16 +57,16 @@ impl PageSize {
     pub fn shrink_after(&mut self, error: &kube::Error) -> bool {
         let is_too_large = matches!(error, kube::Error::Service(cause) if cause.is::<LengthLimitError>());
         if is_too_large {
-            self.0 = (self.0 / 4).max(1);
+            *self = Self { objects: (self.objects / 4).max(1), was_too_large: true };
         }
         is_too_large
     }
 
-    /// Waits for the turn of a page, which ends when the permit is dropped. None: the pages are of
-    /// the largest size, and need no turn.
+    /// Waits for the turn of a page, which ends when the permit is dropped. None: no page has been
+    /// too large, so the list needs no turn.
     pub async fn turn(self) -> Option<SemaphorePermit<'static>> {
         // an error would mean that the semaphore was closed, which never happens
-        if self.0 < LARGEST { LARGE.acquire().await.ok() } else { None }
+        if self.was_too_large { LARGE.acquire().await.ok() } else { None }
     }
 }
 

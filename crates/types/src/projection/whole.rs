@@ -1,16 +1,20 @@
 //! An object of any kind, with all its fields, for programs that patch or show objects.
 
+mod bounded;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, value::RawValue};
 
 use super::Owner;
 use crate::tolerant::{MANAGED_FIELDS, split};
+use bounded::RemainingMemory;
 
 /// An object of any kind, with all its fields.
 ///
 /// Entries of `managedFields` that are nested too deep to be read are left out: see
-/// [`crate::tolerant`]. Times in the other entries stay text.
+/// [`crate::tolerant`]. Times in the other entries stay text. An object that takes more than 8 MiB
+/// of memory can't be read.
 ///
 /// Takes its input from JSON text only.
 #[derive(Clone, Debug, Default)]
@@ -31,17 +35,18 @@ impl<'de> Deserialize<'de> for WholeObject {
 fn read(object: &RawValue) -> serde_json::Result<WholeObject> {
     let (object, managed) = split(object)?;
     let Owner { metadata } = serde_json::from_str(&object)?;
-    let mut value: Value = serde_json::from_str(&object)?;
+    let mut memory = RemainingMemory::default();
+    let mut value = memory.read(&object)?;
     if let (Some(managed), Some(of)) = (managed, value.get_mut("metadata").and_then(Value::as_object_mut)) {
-        of.insert(MANAGED_FIELDS.into(), entries(&managed));
+        of.insert(MANAGED_FIELDS.into(), entries(&managed, &mut memory));
     }
     Ok(WholeObject { metadata, value })
 }
 
 /// Returns the entries of `managedFields` that can be read.
-fn entries(managed: &RawValue) -> Value {
+fn entries(managed: &RawValue, memory: &mut RemainingMemory) -> Value {
     let entries: Vec<Box<RawValue>> = serde_json::from_str(managed.get()).unwrap_or_default();
-    entries.iter().filter_map(|entry| serde_json::from_str::<Value>(entry.get()).ok()).collect()
+    entries.iter().filter_map(|entry| memory.read(entry.get()).ok()).collect()
 }
 
 #[cfg(test)]
