@@ -19,6 +19,7 @@ use tenure_policy::{
     expiry::Family,
     pause::{self, Return},
 };
+use tenure_types::podgroup::LONGEST_NAME;
 
 use crate::{
     Uid,
@@ -68,10 +69,12 @@ impl PausedOwners {
         };
         let state = pause::requeue_state_on(metadata);
         let text = |text: Option<&str>| text.unwrap_or_default().into();
+        // any user can write a record: a longer text names no queue, and would only take memory
+        let queue = Some(record.queue.as_str()).filter(|queue| queue.len() <= LONGEST_NAME);
         let (known, returns) = (self.by_uid.get(&uid), Return::of(&record, metadata));
         let same = known.filter(|known| known.at == record.at && known.returns == returns);
         let paused = Paused {
-            queue: names.shared(&record.queue),
+            queue: names.shared(queue.unwrap_or_default()),
             family: record.queue_group.as_deref().and_then(Family::of),
             was_unready: pause::is_for_readiness(&record),
             returns,

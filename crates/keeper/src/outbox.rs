@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tenure_index::Uid;
 use tenure_policy::{
     kueue::known,
-    pause::{PausedObject, acts_on, is_recent},
+    pause::{PausedObject, acts_on, is_recent, journal_on},
 };
 use tenure_types::journal::JournalAct;
 
@@ -37,12 +37,33 @@ pub struct EventOutbox(Arc<Mutex<OutboxState>>);
 /// The journals, and the acts whose events were written.
 #[derive(Debug, Default)]
 struct OutboxState {
-    /// The recent acts by the uid of the object that bears the journal, and the object that gets
-    /// the events.
-    by_uid: HashMap<Uid, (PausedObject, Vec<JournalAct>)>,
+    /// The journals, by the uid of the object that bears each.
+    by_uid: HashMap<Uid, RecentJournal>,
     /// The number of entries from which on old ones are dropped.
     sweep_at: usize,
     written: WrittenActs,
+}
+
+/// A journal with recent acts. The acts stay text until their events are due.
+#[derive(Debug)]
+struct RecentJournal {
+    /// The object that gets the events.
+    known: PausedObject,
+    /// The metadata with the journal.
+    metadata: Box<ObjectMeta>,
+    /// The times of the acts.
+    times: Vec<Timestamp>,
+}
+
+impl RecentJournal {
+    fn is_recent(&self, now: Timestamp) -> bool {
+        self.times.iter().any(|at| is_recent(*at, now))
+    }
+
+    /// Returns the acts of this time.
+    fn acts(&self, at: Timestamp, now: Timestamp) -> impl Iterator<Item = JournalAct> {
+        acts_on(&self.metadata, now).into_iter().filter(move |act| act.at() == at)
+    }
 }
 
 /// The acts whose events this keeper has written or is writing: the object that has the events, and the time.
@@ -66,9 +87,11 @@ impl EventOutbox {
         let owner = refer(&resource.api_version, &resource.kind, name, uid);
         let mut kept = self.0.lock();
         let OutboxState { by_uid, sweep_at, .. } = &mut *kept;
-        by_uid.insert(Uid::of(uid), (known(&owner, metadata), acts));
+        let times = acts.iter().map(JournalAct::at).collect();
+        let (known, metadata) = (known(&owner, metadata), Box::new(journal_on(metadata)));
+        by_uid.insert(Uid::of(uid), RecentJournal { known, metadata, times });
         if by_uid.len() > *sweep_at && now != Timestamp::MIN {
-            by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
+            by_uid.retain(|_, journal| journal.is_recent(now));
             *sweep_at = by_uid.len().saturating_mul(2).max(LEAST_SWEPT);
         }
     }
@@ -109,23 +132,25 @@ impl EventOutbox {
     pub fn owed(&self, now: Timestamp, most: usize, has_room: impl Fn(&str) -> bool) -> Vec<EventRecord> {
         let mut kept = self.0.lock();
         let OutboxState { by_uid, written, .. } = &mut *kept;
-        by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
-        let acts = by_uid.values().flat_map(|(known, acts)| acts.iter().map(move |act| (known, act)));
-        let due = acts.filter(|(known, act)| {
-            now.duration_since(act.at()) >= OWED_AFTER && written.lacks(known, act, now)
+        by_uid.retain(|_, journal| journal.is_recent(now));
+        let acts = by_uid.values().flat_map(|journal| journal.times.iter().map(move |at| (journal, *at)));
+        let due = acts.filter(|(journal, at)| {
+            now.duration_since(*at) >= OWED_AFTER && written.lacks(&journal.known, *at, now)
         });
         let mut turns: HashMap<&str, usize> = HashMap::new();
         let mut in_turns = Vec::new();
-        for (known, act) in due {
-            let namespace = known.object.namespace.as_deref().unwrap_or("default");
+        for (journal, at) in due {
+            let namespace = journal.known.object.namespace.as_deref().unwrap_or("default");
             if has_room(namespace) {
                 let turn = turns.entry(namespace).or_default();
                 *turn = turn.saturating_add(1);
-                in_turns.push((*turn, known, act));
+                in_turns.push((*turn, journal, at));
             }
         }
         in_turns.sort_by_key(|(turn, ..)| *turn);
-        let missing = in_turns.into_iter().map(|(_, known, act)| written.missing(known, act, now));
+        let missing = in_turns.into_iter().flat_map(|(_, journal, at)| {
+            journal.acts(at, now).map(|act| written.missing(&journal.known, &act, now)).collect::<Vec<_>>()
+        });
         missing.filter(|events| !events.is_empty()).take(most).flatten().collect()
     }
 
@@ -138,15 +163,15 @@ impl EventOutbox {
 }
 
 impl WrittenActs {
-    /// True for a recent act whose events weren't noted.
-    fn lacks(&self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> bool {
-        !self.all.contains(&(uid_of(known), act.at())) && is_recent(act.at(), now)
+    /// True for a recent act of time `at` whose events weren't noted.
+    fn lacks(&self, known: &PausedObject, at: Timestamp, now: Timestamp) -> bool {
+        !self.all.contains(&(uid_of(known), at)) && is_recent(at, now)
     }
 
     /// Returns the events of a recent act, and notes that they are written. Empty: they were noted
     /// before, or the act is older than five minutes.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
-        if !self.lacks(known, act, now) {
+        if !self.lacks(known, act.at(), now) {
             return Vec::new();
         }
         let events = events_of(act, known);

@@ -40,7 +40,7 @@ pub use hand_back::{
     HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, SHOWN_END_MANAGER, hand_back, is_owed,
 };
 pub use held::held_fields;
-pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
+pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, journal_on, with_act};
 pub use messages::{
     DELETED_MESSAGE, PodDeletionCause, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
     dry_run, events, held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid,

@@ -76,6 +76,7 @@ impl EventRecord {
         at: Timestamp,
     ) -> Self {
         let (object, cause, request, end) = (object.clone(), None, None, None);
+        let note = cut(note);
         Self { object, reason, action, note, at, cause, request, end, span: Span::default() }
     }
 
@@ -143,6 +144,14 @@ impl EventRecord {
         let (namespace, object) = (self.namespace(), self.object.name.as_deref().unwrap_or_default());
         error!(%namespace, %object, reason = self.reason.name(), error = why, "Failed to write an event");
     }
+}
+
+/// Cuts a note at the length that the API server accepts: events wait, and a tenant's record may
+/// have a long name of a queue.
+fn cut(mut note: String) -> String {
+    note.truncate(note.floor_char_boundary(LONGEST_NOTE_BYTES));
+    note.shrink_to_fit();
+    note
 }
 
 /// Returns a hash that each keeper computes alike.

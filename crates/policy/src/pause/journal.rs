@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_types::{
     journal::{AtEnd, GivenNotice, Journal, JournalAct, OwedPause},
-    keys,
+    keys, projection,
 };
 
-use super::owner::{annotation_on, noted, record_on, requeue_state_on};
+use super::owner::{annotation_on, is_read, noted, record_on, requeue_state_on};
 
 /// The age up to which a missing event is written. The API server keeps events for an hour: much
 /// later, an event would appear twice.
@@ -46,6 +46,28 @@ pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
     acts.retain(|act| is_recent(act.at(), now));
     acts.drain(..acts.len().saturating_sub(MOST_ACTS));
     acts
+}
+
+/// Returns the parts of an object's metadata that [`acts_on`] reads, as text. Acts that were read
+/// may take sixty times as much memory, and tenants may write any.
+pub fn journal_on(metadata: &ObjectMeta) -> ObjectMeta {
+    let keys = [
+        keys::ACTS_ANNOTATION,
+        keys::OWED_EVENTS_ANNOTATION,
+        keys::PAUSED_ANNOTATION,
+        keys::REQUEUE_STATE_ANNOTATION,
+    ];
+    let text = |key: &str| {
+        // a text that is too long can't be read, but is there
+        let text = annotation_on(metadata, key).map(|text| if is_read(text) { text } else { "" })?;
+        Some((key.to_owned(), text.to_owned()))
+    };
+    ObjectMeta {
+        uid: metadata.uid.clone(),
+        annotations: Some(keys.into_iter().filter_map(text).collect()),
+        owner_references: projection::controller(metadata).map(|controller| vec![controller.clone()]),
+        ..ObjectMeta::default()
+    }
 }
 
 /// True if an object has a journal, its own or a copy.
@@ -135,6 +157,24 @@ mod tests {
         let patch = annotate(OwnerObject(&object), &json!({}));
         json_patch::merge(&mut object, &with_act(patch, metadata, act, at(now)));
         serde_json::from_value(object["metadata"].clone()).unwrap()
+    }
+
+    #[test]
+    fn the_journal_alone_shows_the_same_acts() {
+        let acts = json!(Journal { uid: "a".into(), acts: vec![pause(1)] }).to_string();
+        let other = json!(Journal { uid: "b".into(), acts: Vec::new() }).to_string();
+        for annotations in [
+            json!({keys::ACTS_ANNOTATION: acts, "team": "x"}),
+            json!({keys::ACTS_ANNOTATION: other, keys::PAUSED_ANNOTATION: record(2).to_string()}),
+            json!({keys::ACTS_ANNOTATION: "x".repeat(20_000), keys::PAUSED_ANNOTATION: record(2).to_string()}),
+            json!({keys::PAUSED_ANNOTATION: record(2).to_string()}),
+            json!({}),
+        ] {
+            let metadata = object("a", &annotations);
+            let journal = journal_on(&metadata);
+            assert_eq!(acts_on(&journal, at(3)), acts_on(&metadata, at(3)), "{annotations}");
+            assert!(journal.annotations.unwrap().values().all(|text| text.len() < 20_000));
+        }
     }
 
     #[test]

@@ -161,10 +161,12 @@ pub(super) fn annotation_on<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&
 /// write a longer one.
 const LONGEST_NOTE: usize = 16 * 1024;
 
+/// True if an annotation isn't too long to be read.
+pub(super) const fn is_read(text: &str) -> bool {
+    text.len() <= LONGEST_NOTE
+}
+
 /// Reads JSON of at most `LONGEST_NOTE` bytes. None: the text is longer or can't be read.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
-    if text.len() > LONGEST_NOTE {
-        return None;
-    }
-    serde_json::from_str(text).ok()
+    if is_read(text) { serde_json::from_str(text).ok() } else { None }
 }
