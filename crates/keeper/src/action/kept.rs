@@ -52,7 +52,7 @@ impl ExemptOwners {
 /// The longest time for which a list is used again.
 const FRESH: SignedDuration = SignedDuration::from_secs(1);
 
-/// The longest time past the deadline for which a failing list holds up the end of a run.
+/// The longest time past the deadline for which lists hold up the end of a run.
 pub(super) const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 /// The granted extensions of namespaces, with the time at which each list began.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Dur
 
 use http::{Method, Request, Response, Uri};
 use http_body_util::Limited;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
 use serde_json::json;
 use tenure_index::{CeilingOptions, DuePod, Uid};
@@ -963,8 +963,9 @@ async fn each_write_counts_for_the_rate_limit_also_those_that_come_too_late_and_
 async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_and_its_pause() {
     let extensions = json!({"maxTotal": "1h", "maxCount": 1});
     for deletes_owner in [false, true] {
-        let (server, mut pauser, group) =
+        let (server, mut pauser, mut group) =
             undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
+        group.first.deadline = pauser.handles.now();
         if deletes_owner {
             configure(&mut pauser, deletes());
             server.refuse(Method::DELETE, DEPLOYMENT, 409);
@@ -989,6 +990,19 @@ async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_a
         assert!(first.iter().all(|gap| *gap >= Duration::from_secs(2)), "{:?}", state.gaps);
         assert!(rest.iter().all(|gap| *gap < Duration::from_secs(1)), "{:?}", state.gaps);
         assert!(rest.len() >= 2 && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_run_ends_by_the_extensions_that_the_watch_has_shown() {
+    let extensions = json!({"maxTotal": "1h", "maxCount": 1});
+    for (seconds, is_late) in [(29, false), (31, true)] {
+        let (server, pauser, mut group) =
+            undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
+        group.first.deadline = pauser.handles.now() - SignedDuration::from_secs(seconds);
+        let acted = act_on(&pauser, &server, &group).await;
+        assert_eq!(acted, saw("paused Deployment", &["PATCH deployments/web"]));
+        assert_eq!(server.0.lock().listed.is_empty(), is_late, "{seconds}");
     }
 }
 
