@@ -496,12 +496,15 @@ The kinds that are paused and that Kubernetes itself doesn't have, as rules with
 {{- kindIs "bool" (first .) | ternary "Off" (first . | default (last .)) }}
 {{- end }}
 
-{{- /* The default queues that are set, by family, as JSON. */}}
-{{- define "tenure.tenancy.defaultQueue" -}}
+{{- /*
+The fields of a map that aren't empty, as JSON. A label selector without a requirement, such as {matchLabels: {}}, has none: it would
+select everything. Takes the map.
+*/}}
+{{- define "tenure.setFields" -}}
 {{- $set := dict }}
-{{- range $family, $queue := . }}
-{{-   with $queue }}
-{{-     $_ := set $set $family . }}
+{{- range $field, $value := . }}
+{{-   with $value }}
+{{-     $_ := set $set $field . }}
 {{-   end }}
 {{- end }}
 {{- $set | toJson }}
@@ -511,12 +514,12 @@ The kinds that are paused and that Kubernetes itself doesn't have, as rules with
 {{- define "tenure.tenancy" -}}
 {{- $tenancy := .Values.tenancy | default dict }}
 {{- $access := $tenancy.queueAccess | default dict }}
-{{- $required := $tenancy.requireQueue | default dict }}
+{{- $required := include "tenure.setFields" $tenancy.requireQueue | fromJson }}
 {{- dict
   "trustedWriters" ($tenancy.trustedWriters | default list)
   "requireQueue" $required
-  "namespaces" ($tenancy.namespaces | default $required)
-  "defaultQueue" (include "tenure.tenancy.defaultQueue" ($tenancy.defaultQueue | default dict) | fromJson)
+  "namespaces" (include "tenure.setFields" $tenancy.namespaces | fromJson | default $required)
+  "defaultQueue" (include "tenure.setFields" $tenancy.defaultQueue | fromJson)
   "ownerReferences" (include "tenure.answer" (list $tenancy.ownerReferences "Deny"))
   "queueAccess" (dict
     "mode" (include "tenure.answer" (list $access.mode "Off"))

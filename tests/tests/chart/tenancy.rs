@@ -83,6 +83,27 @@ async fn queues_are_required_in_selected_namespaces_but_never_of_the_system_and_
     }
 }
 
+/// As `helm upgrade --set tenancy.requireQueue.matchLabels.gpu=null` leaves the value.
+#[tokio::test]
+async fn a_selector_without_a_requirement_selects_no_namespace() {
+    let gpu = json!({"matchLabels": {"gpu": "true"}});
+    for vacuous in [
+        json!({"matchLabels": {}}),
+        json!({"matchExpressions": []}),
+        json!({"matchLabels": {}, "matchExpressions": []}),
+    ] {
+        for (values, like) in [
+            (json!({"requireQueue": vacuous}), json!({})),
+            (json!({"namespaces": vacuous}), json!({})),
+            (json!({"requireQueue": vacuous, "namespaces": gpu}), json!({"namespaces": gpu})),
+            (json!({"requireQueue": gpu, "namespaces": vacuous}), json!({"requireQueue": gpu})),
+        ] {
+            let rendered = render("test", &tenancy(&values)).await;
+            assert!(rendered == render("test", &tenancy(&like)).await, "{values} should be as {like}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn owners_may_be_named_by_all_or_with_a_warning() {
     let of = |value: &str| tenancy(&json!({"ownerReferences": value}));
