@@ -160,6 +160,9 @@ automountServiceAccountToken: false
 {{-     fail (printf "keeper.owners has two rows for %s of kind %s in group %q" .path .kind .group) }}
 {{-   end }}
 {{-   $_ := set $seen $key true }}
+{{-   if and (hasPrefix "metadata.annotations." .path) (not (kindIs "string" .value)) }}
+{{-     fail (printf "keeper.owners: value %v for path %s of kind %s must be a text, as annotations are: write it in quotes" .value .path .kind) }}
+{{-   end }}
 {{- /* numbers come as floats, and large ones would be written as 1e+06 */}}
 {{-   $value := kindIs "float64" .value | ternary (int64 .value) .value }}
 {{-   $row := dict "group" .group "kind" .kind "path" .path "value" $value }}
@@ -248,6 +251,12 @@ automountServiceAccountToken: false
 {{- range $name, $receiver := .Values.keeper.receivers }}
 {{-   if eq (empty $receiver.url) (empty $receiver.urlSecret) }}
 {{-     fail (printf "keeper.receivers.%s must have one of url and urlSecret" $name) }}
+{{-   end }}
+{{- /* the rest of an address may be a secret, and isn't shown */}}
+{{-   $plain := regexFind `^http://[^/?#]*` ($receiver.url | default "") }}
+{{-   $isLoopback := regexMatch `^http://(localhost|127([.][0-9]+){3}|\[[0:.]*1\])(:|$)` $plain }}
+{{-   if and $plain (not $isLoopback) (not $receiver.allowHTTP) }}
+{{-     fail (printf "keeper.receivers.%s.url: Invalid value: \"%s/…\": must be an https URL: http is for loopback addresses, and others with allowHTTP: true" $name $plain) }}
 {{-   end }}
 {{-   $row := dict "name" $name "format" $receiver.format }}
 {{-   range $field := list "url" "source" "reasons" "allowHTTP" }}
@@ -394,6 +403,17 @@ the names of its schedulers alone.
 {{- /* The values for Kueue as JSON. An upgrade that reuses the values of an older chart has none. */}}
 {{- define "tenure.kueue" -}}
 {{- $kueue := .Values.kueue | default dict }}
+{{- range $field := list "localQueue" "clusterQueue" }}
+{{-   $seen := dict }}
+{{-   range $kueue.queues }}
+{{-     with get . $field }}
+{{-       if hasKey $seen . }}
+{{-         fail (printf "kueue.queues has two rows for %s %q: remove one" $field .) }}
+{{-       end }}
+{{-       $_ := set $seen . true }}
+{{-     end }}
+{{-   end }}
+{{- end }}
 {{- dict "enabled" (dig "enabled" true $kueue) "queues" ($kueue.queues | default list) | toJson }}
 {{- end }}
 

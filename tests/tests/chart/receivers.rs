@@ -1,10 +1,12 @@
 //! Receivers of messages, and the Secrets with their addresses and tokens.
 
+use std::fs;
+
 use serde_json::{Value, json};
-use tenure_policy::{config::Config, message::ReceiverUrl};
+use tenure_policy::{config::Config, message::ReceiverUrl, reason::EventReason};
 
 use crate::{
-    find, keeper, render,
+    CHART, find, keeper, render,
     values::{assert_refused, config},
 };
 
@@ -66,6 +68,15 @@ async fn secrets_are_files_of_the_keeper_and_one_that_is_missing_keeps_it_from_n
     assert_eq!(named(pod, "/containers/0/volumeMounts"), Some(&mount));
     let webhook = find(&objects, "Deployment", "test-tenure-webhook").pointer("/spec/template/spec").unwrap();
     assert_eq!(named(webhook, "/volumes"), None, "the webhook sends nothing");
+}
+
+#[test]
+fn reasons_that_the_chart_accepts_are_those_of_the_keepers_events() {
+    let schema = fs::read_to_string(format!("{CHART}/values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let receiver = schema.pointer("/properties/keeper/properties/receivers/additionalProperties").unwrap();
+    let known: Vec<_> = EventReason::ALL.iter().map(|reason| reason.name()).collect();
+    assert_eq!(receiver["properties"]["reasons"]["items"]["enum"], json!(known));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
+use tenure_policy::config::Config;
 
 use crate::{CHART, helm, keeper::rollout, render, shared};
 
@@ -223,6 +224,102 @@ async fn backoff_that_cannot_be_meant_is_refused_by_its_name() {
         ),
     ])
     .await;
+}
+
+/// Values, and the configuration file that the programs would get.
+type ValuesAndFile = (Value, Value);
+
+fn with_owner(path: &str, value: &Value) -> ValuesAndFile {
+    let of_chart =
+        json!({"group": "example.com", "kind": "Thing", "resource": "things", "path": path, "value": value});
+    let row = json!({"group": "example.com", "kind": "Thing", "path": path, "value": value});
+    (json!({"keeper": {"owners": [of_chart]}}), json!({"owners": [row]}))
+}
+
+fn with_receiver(url: &str, (field, value): (&str, Value)) -> ValuesAndFile {
+    let of_chart = json!({"format": "Slack", "url": url, field: value});
+    let row = json!({"name": "ops", "format": "Slack", "url": url, field: value});
+    (json!({"keeper": {"receivers": {"ops": of_chart}}}), json!({"receivers": [row]}))
+}
+
+fn with_kueue_queues(rows: &Value) -> ValuesAndFile {
+    written_alike(json!({"kueue": {"queues": rows}}))
+}
+
+/// Values that the file has as they are.
+fn written_alike(values: Value) -> ValuesAndFile {
+    (values.clone(), values)
+}
+
+/// Running programs keep the last good file, and one that starts later has none: it doesn't start.
+#[tokio::test]
+async fn what_the_programs_refuse_in_their_file_the_chart_refuses_before() {
+    let at = |key: &str| format!("metadata.annotations.{key}");
+    let http = |url: &str| with_receiver(url, ("allowHTTP", json!(false)));
+    let row = |field: &str, of_kueue: &str, queue: &str| json!({field: of_kueue, "queue": queue});
+    let no_text = "of kind Thing must be a text, as annotations are: write it in quotes";
+    let only_https = "must be an https URL: http is for loopback addresses, and others with allowHTTP: true";
+    let mut table = Vec::new();
+    for ((values, file), words) in [
+        (with_owner(&at("example.com/stop"), &json!(true)), no_text),
+        (with_owner(&at("stop"), &json!(0)), no_text),
+        (with_owner(&at("tenure.dev/paused"), &json!("a")), "'/keeper/owners/0/path'"),
+        (with_owner(&at("a..b/stop"), &json!("a")), "'/keeper/owners/0/path'"),
+        (with_owner(&at("example.com/stop."), &json!("a")), "'/keeper/owners/0/path'"),
+        (http("http://bus.example.com:80/secret"), "\"http://bus.example.com:80/…\": must be an https URL"),
+        (http("http://bus.example.com"), "keeper.receivers.ops.url: Invalid value: \"http://bus"),
+        (http("http://localhost.example.com"), only_https),
+        (http("http://127.0.0.1.example.com/a"), only_https),
+        (http("http://[::2]/a"), only_https),
+        (http("https:///a"), "'/keeper/receivers/ops/url'"),
+        (
+            with_receiver("https://a", ("reasons", json!(["RunEnd"]))),
+            "'/keeper/receivers/ops/reasons/0': value must be one of",
+        ),
+        (
+            with_kueue_queues(&json!([row("localQueue", "a", "b"), row("localQueue", "a", "c")])),
+            "kueue.queues has two rows for localQueue \"a\": remove one",
+        ),
+        (
+            with_kueue_queues(&json!([row("clusterQueue", "a", "b"), row("clusterQueue", "a", "c")])),
+            "kueue.queues has two rows for clusterQueue \"a\": remove one",
+        ),
+        (with_kueue_queues(&json!([row("localQueue", "a/b..c", "d")])), "'/kueue/queues/0/localQueue'"),
+        (with_kueue_queues(&json!([row("clusterQueue", "a.-b", "c")])), "'/kueue/queues/0/clusterQueue'"),
+        (with_kueue_queues(&json!([row("localQueue", "a", "b-.c")])), "'/kueue/queues/0/queue'"),
+        (
+            written_alike(json!({"kai": {"configMap": {"namespace": "a", "name": "b..c"}}})),
+            "'/kai/configMap/name'",
+        ),
+    ] {
+        Config::parse(&file.to_string()).expect_err(&file.to_string());
+        table.push((values, words));
+    }
+    assert_refused(&table).await;
+}
+
+#[tokio::test]
+async fn what_the_programs_take_in_their_file_the_chart_accepts() {
+    let plain = |url: &str| with_receiver(url, ("allowHTTP", json!(false)));
+    for (values, file) in [
+        with_owner("metadata.annotations.example.com/a.b_C", &json!("0")),
+        with_owner("metadata.annotations.stop", &json!("$(time)")),
+        with_owner("spec.a-b.c_d.E1", &json!(0)),
+        plain("http://localhost:8080/a"),
+        plain("http://127.1.2.3"),
+        plain("http://[::1]:80/?a=b"),
+        plain("http://[0:0:0:0:0:0:0:1]/a"),
+        plain("https://[fe80::1]/a"),
+        with_receiver("http://bus.example.com:80/a", ("allowHTTP", json!(true))),
+        with_kueue_queues(&json!([
+            {"localQueue": "a", "queue": "d"}, {"localQueue": "b/a", "queue": "d"}, {"clusterQueue": "a", "queue": "d"},
+            {"clusterQueue": "a.b-c.d", "queue": "e.f"},
+        ])),
+    ] {
+        for file in [&file, &config(&values).await] {
+            Config::parse(&file.to_string()).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+    }
 }
 
 /// Asserts that bad values are refused, each with a part of the expected error.
