@@ -335,6 +335,9 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 {{-   if and $known $anybody }}
 {{-     fail "schedulerExtender.allowAnonymous must not be set beside schedulerExtender.clientCA or clientCASecret" }}
 {{-   end }}
+{{-   if and $anybody .Values.webhook.hostNetwork (not .Values.webhook.url) }}
+{{-     fail "schedulerExtender.allowAnonymous must not be set with webhook.hostNetwork: most networks ignore a NetworkPolicy for pods on the network of their node, so every client that reaches the node could ask. Set schedulerExtender.clientCA, see docs/kube-scheduler.md, or turn webhook.hostNetwork off" }}
+{{-   end }}
 {{-   if not (or $known $anybody) }}
 {{-     fail "schedulerExtender.clientCA must be set: the authority of the client certificate that kube-scheduler shows, see docs/kube-scheduler.md. Without one the webhook would answer every client; if you want that, set schedulerExtender.allowAnonymous" }}
 {{-   end }}

@@ -34,6 +34,28 @@ async fn extender_without_clients_to_answer_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn extender_on_the_network_of_nodes_answers_no_anonymous_caller() {
+    let on_nodes = |of_extender: Value, url: &str| {
+        let mut values = extender(of_extender);
+        values["webhook"] = json!({"hostNetwork": true, "url": url});
+        values
+    };
+    let anonymous = json!({"allowAnonymous": true});
+    let words = "schedulerExtender.allowAnonymous must not be set with webhook.hostNetwork";
+    assert_refused(&[(on_nodes(anonymous.clone(), ""), words)]).await;
+    for accepted in [
+        on_nodes(json!({"clientCA": PEM}), ""),
+        on_nodes(json!({"clientCASecret": "mine"}), ""),
+        // the webhook runs elsewhere
+        on_nodes(anonymous.clone(), "https://10.0.0.7"),
+        extender(anonymous),
+        json!({"schedulerExtender": {"allowAnonymous": true}, "webhook": {"hostNetwork": true}}),
+    ] {
+        render("test", &accepted).await;
+    }
+}
+
+#[tokio::test]
 async fn authorities_are_mounted_where_the_flags_have_them() {
     let values = json!({
         "schedulerExtender": {"enabled": true, "clientCA": PEM}, "webhook": {"clientCASecret": "mine"},
