@@ -97,6 +97,11 @@ fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>,
     if !case.is_due(state, now) {
         return put_off("the pod has changed since it was judged", BatchCoverage::First);
     }
+    if case.task == Task::Evict
+        && let Some(act) = ready_or_in_time(state, now)
+    {
+        return Ok(Some(act));
+    }
     if !case.queues_are_as_known()? {
         return put_off("its queue has changed since it was judged", BatchCoverage::All);
     }
@@ -105,6 +110,18 @@ fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>,
     }
     let is_extended = case.task == Task::Expire && state.granted_end.is_some_and(|end| end >= now);
     Ok(is_extended.then_some(Act::Extended))
+}
+
+/// Returns the act that stands in place of an eviction, if the workload has got ready or more time
+/// since its pod was handed out. The other pods of the batch may have other times. None: the workload
+/// isn't ready in time.
+fn ready_or_in_time(state: &RunState, now: Timestamp) -> Option<Act> {
+    let Some(ready_by) = state.ready_by else {
+        let why = "its workload is ready by now, or may take any time";
+        return Some(Act::Leave(why, BatchCoverage::First));
+    };
+    let why = "its workload has got more time to be ready";
+    (ready_by >= now).then_some(Act::PutOff(why, BatchCoverage::First))
 }
 
 /// Judges the end of a run by the pause or the deletion of `owner`.

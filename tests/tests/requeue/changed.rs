@@ -53,13 +53,12 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
         Ok(None)
     };
     eventually("the first to be paused", DEADLINE, first).await.unwrap();
-    get_ready(&world, &namespace).await;
-    // the Job controller notes it, too, but maybe later than the keeper writes
     for job in &jobs {
         namespace.patch(job, &json!({"metadata": {"labels": {"changed": "true"}}})).await;
     }
     let left = async || Ok(keeper.log().contains("its owner has just changed").then_some(()));
     eventually("one to be left alone", DEADLINE, left).await.unwrap();
+    get_ready(&world, &namespace).await;
     let all_stable = async || {
         let mut runs = 0;
         for job in &jobs {

@@ -222,6 +222,7 @@ impl CeilingIndex {
             first_end,
             awaits_queue: of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
             outlives: known.is_some_and(ManagedPod::outlives),
+            ready_by: known.and_then(ManagedPod::ready_by),
             more,
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
             notice: known.map_or(notice, |of| of.expiry.points(notice, of.expiry.at)),

@@ -170,6 +170,45 @@ fn who_gets_ready_is_not_due_any_more_and_is_said_to_be_the_first_time() {
 }
 
 #[test]
+fn who_was_handed_out_is_awaited_until_it_is_ready_or_has_more_time() {
+    let mut index = index(waiting("10s"));
+    let waits = pod("a", "job", Is::Scheduled(0));
+    index.apply_pod(&waits);
+    // the pod as it was read when it was handed out
+    let ready_by =
+        |index: &mut CeilingIndex| index.run_state(&waits, (Family::Runai, "q"), None, None, at(11)).ready_by;
+    let group = evicted(&mut index, at(11)).unwrap();
+    assert_eq!((ready_by(&mut index), group.first.deadline), (Some(at(10)), at(10)));
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Paused, at(11));
+    assert_eq!(ready_by(&mut index), Some(at(10)), "it outlives its pause");
+    queue(&mut index, "q", waiting("1m"));
+    assert_eq!(ready_by(&mut index), Some(at(60)));
+    queue(&mut index, "q", json!({}));
+    assert_eq!(ready_by(&mut index), None);
+    queue(&mut index, "q", waiting("10s"));
+    assert_eq!(ready_by(&mut index), Some(at(10)));
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    assert_eq!(ready_by(&mut index), None);
+}
+
+#[test]
+fn a_ready_pod_of_a_gang_is_awaited_with_the_others() {
+    let mut index = index(waiting("10s"));
+    gang_of_two(&mut index);
+    let (ready, waits) = (pod("a", "job", Is::Ready), pod("b", "job", Is::Scheduled(0)));
+    index.apply_pod(&ready);
+    index.apply_pod(&waits);
+    assert_eq!(evicted(&mut index, at(11)).unwrap().pods().count(), 2);
+    let awaited =
+        [&ready, &waits].map(|pod| index.run_state(pod, (Family::Runai, "q"), None, None, at(11)).ready_by);
+    assert_eq!(awaited, [Some(at(10)); 2]);
+    index.apply_pod(&pod("b", "job", Is::Ready));
+    for pod in [&ready, &waits] {
+        assert_eq!(index.run_state(pod, (Family::Runai, "q"), None, None, at(11)).ready_by, None);
+    }
+}
+
+#[test]
 fn who_was_ready_has_the_time_of_its_recovery() {
     let mut index = index(json!({"waitForPodsReady": {"timeout": "30s", "recoveryTimeout": "5s"}}));
     index.apply_pod(&pod("a", "job", Is::Lost(10)));

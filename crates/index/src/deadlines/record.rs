@@ -295,6 +295,12 @@ impl ManagedPod {
         self.unready.as_ref().is_some_and(|unready| unready.paused)
     }
 
+    /// Returns the time by which the workload must be ready. None: the workload is ready, or may
+    /// take any time.
+    pub fn ready_by(&self) -> Option<Timestamp> {
+        Some(self.unready.as_ref()?.until.as_ref()?.at)
+    }
+
     /// Returns the key of the pods that an act on this pod serves: those of its controller, or the
     /// pod alone.
     pub fn due_key(&self, uid: Uid) -> DueKey {

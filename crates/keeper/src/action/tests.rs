@@ -265,6 +265,12 @@ fn configure(pauser: &mut Pauser, config: Config) {
     handles(pauser).config = config;
 }
 
+/// Shows the pod to the index, as its watch would.
+fn show_pod(pauser: &Pauser, server: &Server) {
+    let pod = server.0.lock().objects[POD].clone();
+    pauser.handles.cluster.with(|index| index.apply_pod(&serde_json::from_value(pod).unwrap()));
+}
+
 /// A batch with the pod, after `attempts` tries.
 fn due(attempts: u8) -> DueBatch {
     let first = DuePod {
@@ -549,6 +555,28 @@ async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_gets_ready_while_the_dry_run_of_its_eviction_hangs_goes_on() {
+    let changed = saw("put off: what it rests on has just changed", &[]);
+    for (ready, expected) in [("False", saw("deleted", &[DELETED])), ("True", changed)] {
+        let (server, pauser, group) = undone(0, LATER, json!({"waitForPodsReady": {"timeout": "1s"}}));
+        server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
+        server.0.lock().dry_run = Duration::from_secs(6);
+        show_pod(&pauser, &server);
+        let group = DueBatch { task: Task::Evict, ..group };
+        let shown = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let condition = |kind: &str, status: &str, since: &str| json!({"type": kind, "status": status, "lastTransitionTime": since});
+            let conditions =
+                [condition("PodScheduled", "True", LATER), condition("Ready", ready, "2026-02-01T00:00:05Z")];
+            server.merge(POD, &json!({"status": {"conditions": conditions}}));
+            show_pod(&pauser, &server);
+        };
+        let (acted, ()) = tokio::join!(act_on(&pauser, &server, &group), shown);
+        assert_eq!(acted, expected, "{ready}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_paused() {
     let leaf = json!({"parentQueue": "root"});
     let (server, pauser, group) = undone(0, LATER, leaf.clone());
@@ -771,6 +799,7 @@ async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_
     server.0.lock().objects.insert("workloads/of-web", workload("of-web", &json!({})));
     configure(&mut pauser, deletes());
     assert_eq!(act_on(&pauser, &server, &group).await, saw("deleted Deployment", &[DELETED_OWNER]));
+    show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
     let evicted = saw("paused Workload", &["PATCH workloads/of-web"]);
     assert_eq!(act_on(&pauser, &server, &group).await, evicted);
@@ -791,6 +820,7 @@ async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_it
     }
     add_kueue(&server, &workloads);
     configure(&mut pauser, deletes());
+    show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
     let expected = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
     assert_eq!(act_on(&pauser, &server, &group).await, expected);
@@ -801,6 +831,7 @@ async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
     let (server, mut pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
     configure(&mut pauser, deletes());
+    show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
@@ -877,6 +908,7 @@ async fn an_eviction_pauses_however_often_pauses_of_the_owner_were_undone() {
     let spec =
         json!({"maxDuration": "1h", "onReversal": "DeletePods", "waitForPodsReady": {"timeout": "1s"}});
     let (server, pauser, group) = undone(9, LATER, spec);
+    show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }

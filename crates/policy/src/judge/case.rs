@@ -154,6 +154,9 @@ pub struct RunState {
     pub awaits_queue: bool,
     /// True if the pod has outlived a pause of its workload, which wasn't ready in time.
     pub outlives: bool,
+    /// The time by which its workload must be ready, as the watches show it. None: the workload is
+    /// ready or may take any time, or the pod is gone.
+    pub ready_by: Option<Timestamp>,
     /// True if the extensions of its queue allow more time at all.
     pub may_be_extended: bool,
     /// The time that its run may still get by an extension. None: no more.

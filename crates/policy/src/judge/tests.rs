@@ -73,6 +73,7 @@ fn world(task: Task, object: &Value) -> World {
         queue: Some("q".into()),
         end: Some((at(100), Family::Runai)),
         end_below: Some(at(100)),
+        ready_by: Some(at(100)),
         since: Some(at(0)),
         backoff: Some(Backoff::default()),
         ..RunState::default()
@@ -98,7 +99,7 @@ impl World {
 fn nothing_is_ended_by_the_clock_a_watch_a_queue_or_an_owner_that_says_otherwise() {
     type Change = fn(&mut World);
     let pause = "pause Deployment: MaxDurationExceeded";
-    let table: [(Change, &str); 15] = [
+    let table: [(Change, &str); 16] = [
         (|_| (), pause),
         (|of| of.now = at(100), "TooEarly"),
         (|of| of.state.is_fresh = false, "not all watches have answered"),
@@ -114,6 +115,7 @@ fn nothing_is_ended_by_the_clock_a_watch_a_queue_or_an_owner_that_says_otherwise
         (|of| of.state.end_below = Some(at(101)), "its owner's ceiling has changed since it was judged"),
         (|of| of.state.end_below = None, "its owner's ceiling has changed since it was judged"),
         (|of| of.state.outlives = true, pause),
+        (|of| of.state.ready_by = None, pause),
     ];
     for (number, (change, expected)) in table.into_iter().enumerate() {
         let mut world = world(Task::Expire, &web(&json!({})));
@@ -257,6 +259,28 @@ fn an_eviction_pauses_until_its_return_and_leaves_what_was_judged_before() {
     let no_rule = "its queue doesn't wait for pods to be ready any more";
     assert_eq!(evict(|of| of.state.backoff = None), no_rule);
     assert_eq!(evict(|of| of.now = at(100)), "TooEarly");
+}
+
+#[test]
+fn an_eviction_leaves_a_workload_that_got_ready_or_has_more_time_since() {
+    let ready = "its workload is ready by now, or may take any time";
+    let later = "its workload has got more time to be ready";
+    for (ready_by, left) in
+        [(Some(at(99)), None), (Some(at(100)), None), (None, Some(ready)), (Some(at(101)), Some(later))]
+    {
+        let mut world = world(Task::Evict, &web(&json!({})));
+        world.state.ready_by = ready_by;
+        assert_eq!(world.act(), left.unwrap_or("pause Deployment: PodsReadyTimeout"), "{ready_by:?}");
+        world.case.answers.climbed =
+            Some(Climbed { action: Action::DeletePod, pausable: Vec::new(), ended: None });
+        assert_eq!(world.act(), left.unwrap_or("delete the pod: NoOwner"), "{ready_by:?}");
+        // a sibling may still be unready, and nothing is asked about one that is ready
+        world.case.answers = CaseFacts { pod: world.case.answers.pod, ..CaseFacts::default() };
+        let act = judge(&world.case, &world.state, world.now);
+        let is_left =
+            matches!(act, Ok(Act::Leave(_, BatchCoverage::First) | Act::PutOff(_, BatchCoverage::First)));
+        assert_eq!(is_left, left.is_some(), "{ready_by:?}: {act:?}");
+    }
 }
 
 #[test]
