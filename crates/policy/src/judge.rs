@@ -47,6 +47,7 @@ use target::ActTarget;
 ///     queue: "training".into(),
 ///     deadline,
 ///     first_deadline: deadline,
+///     last_deadline: deadline,
 ///     handed_out: deadline,
 ///     first_announced_end: None,
 ///     announced_ends: Vec::new(),
@@ -63,7 +64,9 @@ use target::ActTarget;
 pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, MissingFact> {
     let (due, task) = (&case.due, case.task);
     if matches!(task, Task::Announce | Task::Note) && due.deadline <= now {
-        return Ok(Act::Leave("its run has ended", BatchCoverage::All));
+        // the other pods may run on, and are still to be told then
+        let coverage = if due.last_deadline <= now { BatchCoverage::All } else { BatchCoverage::First };
+        return Ok(Act::Leave("its run has ended", coverage));
     }
     let Some(pod) = case.pod()? else {
         return Ok(Act::Leave("the pod is gone or exempt", BatchCoverage::Gone));

@@ -17,7 +17,7 @@ use tenure_policy::{
     owner_table::{OnExpiry, OwnerTable, PauseRule},
 };
 
-use crate::{ActionOutcome, BatchCoverage, DueBatch, Task, Uid};
+use crate::{ActionOutcome, BatchCoverage, DueBatch, Task, TaskSet, Uid};
 
 const THRESHOLD: i32 = 2_000_000_000;
 
@@ -648,6 +648,23 @@ fn only_what_was_announced_counts_as_announced() {
     assert_eq!(group.pods().count(), 2);
     index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Acted, at(50));
     assert_eq!(batches(&mut index, at(50)), [[Uid::of("second")]]);
+}
+
+#[test]
+fn siblings_are_due_once_each_when_the_run_of_the_first_has_ended_before_its_notice() {
+    let mut index = with_notice("60s", "20s,5s");
+    index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-10)}})));
+    index.apply_pod(&pod("second", &json!({})));
+    let mut told = Vec::new();
+    while told.len() < 9
+        && let Some(work) = index.due(TaskSet::Notices, at(51)).pop()
+    {
+        let group = index.batch(TaskSet::Notices, &work.key, at(51)).unwrap();
+        let due = group.due();
+        told.push((group.first.name.clone(), due.first_deadline, due.last_deadline));
+        index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Acted, at(51));
+    }
+    assert_eq!(told, [("pod-first".into(), at(50), at(60)), ("pod-second".into(), at(60), at(60))]);
 }
 
 #[test]

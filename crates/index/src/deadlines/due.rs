@@ -107,12 +107,14 @@ impl DueBatch {
     pub fn due(&self) -> DuePods {
         let DuePod { family, queue, deadline, handed_out, attempts, announced_end, .. } = self.first.clone();
         let first_deadline = self.pods().map(|pod| pod.deadline).min().unwrap_or(deadline);
+        let last_deadline = self.pods().map(|pod| pod.deadline).max().unwrap_or(deadline);
         let announced_ends = self.pods().filter_map(|pod| pod.announced_end).collect();
         DuePods {
             family,
             queue,
             deadline,
             first_deadline,
+            last_deadline,
             handed_out,
             first_announced_end: announced_end,
             announced_ends,

@@ -59,6 +59,8 @@ pub struct DuePods {
     pub deadline: Timestamp,
     /// The earliest deadline of all pods of the batch.
     pub first_deadline: Timestamp,
+    /// The latest deadline of all pods of the batch.
+    pub last_deadline: Timestamp,
     /// The time at which the batch was handed out.
     pub handed_out: Timestamp,
     /// The end of the run in the last notice to the workload of the first pod. None: it had no

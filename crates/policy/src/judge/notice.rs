@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Returns the notice that is due on `object`. [`Act::Leave`] if the object is gone, being deleted
-/// or paused.
+/// or paused. [`Act::PutOff`] if the end that is to be announced has passed.
 pub(super) fn judge(
     case: &Case,
     state: &RunState,
@@ -35,6 +35,11 @@ pub(super) fn judge(
     // the run ends with the first of all its pods, due or not
     let of_pods = if coverage == BatchCoverage::All { case.due.first_deadline } else { case.due.deadline };
     let end = state.first_end.map_or(of_pods, |first| first.min(of_pods));
+    // the object is about to be paused. If only that pod is deleted, the object runs on until
+    // another end, and its notice is still due
+    if case.task == Task::Announce && end <= now {
+        return Ok(Act::PutOff("the run of another of its pods has ended", coverage));
+    }
     // the clock may have been set back since
     let now = now.max(case.due.handed_out);
     let announcement = noted.announcement();

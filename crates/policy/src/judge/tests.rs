@@ -63,6 +63,7 @@ fn world(task: Task, object: &Value) -> World {
         queue: "q".into(),
         deadline: at(100),
         first_deadline: at(100),
+        last_deadline: at(100),
         handed_out: at(100),
         first_announced_end: None,
         announced_ends: Vec::new(),
@@ -360,6 +361,33 @@ fn a_notice_is_given_once_a_point_by_what_the_object_notes() {
     let mut over = world(Task::Announce, &web(&json!({})));
     over.now = at(100);
     assert_eq!(over.act(), "its run has ended");
+}
+
+#[test]
+fn when_the_first_run_has_ended_siblings_that_run_on_do_not_count_as_told() {
+    for (last, coverage) in [(100, BatchCoverage::All), (101, BatchCoverage::First)] {
+        let mut world = world(Task::Announce, &web(&json!({})));
+        (world.now, world.case.due.last_deadline) = (at(100), at(last));
+        let act = judge(&world.case, &world.state, world.now);
+        assert_eq!(act, Ok(Act::Leave("its run has ended", coverage)));
+    }
+}
+
+#[test]
+fn no_notice_is_given_of_an_end_that_another_pod_of_the_owner_has_reached() {
+    let put_off = "the run of another of its pods has ended";
+    for (first_deadline, first_end, is_over) in
+        [(100, None, false), (96, Some(97), false), (95, None, true), (100, Some(95), true)]
+    {
+        let mut world = world(Task::Announce, &web(&json!({})));
+        (world.now, world.case.due.handed_out) = (at(95), at(95));
+        world.case.due.first_deadline = at(first_deadline);
+        world.state.first_end = first_end.map(at);
+        world.state.notice = "10s".parse::<NoticePoints>().unwrap();
+        assert_eq!(world.act() == put_off, is_over, "{first_deadline} {first_end:?}: {}", world.act());
+        world.case.task = Task::Note;
+        assert!(world.act().starts_with("Set"), "{}", world.act());
+    }
 }
 
 #[test]

@@ -330,6 +330,7 @@ impl History {
             queue: "q".into(),
             deadline: end,
             first_deadline: end,
+            last_deadline: end,
             handed_out: end,
             first_announced_end: None,
             announced_ends: Vec::new(),
