@@ -9,12 +9,13 @@
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::expiry::{Family, OwnCeiling, own_ceiling};
-use tenure_types::{ExtendedDuration, keys, paused::ExceededCeiling, podgroup::PodGroupKind};
+use tenure_types::{ExtendedDuration, keys, paused::ExceededCeiling, podgroup::PodGroupKind, wait::Wait};
 
 use crate::Uid;
 
@@ -27,6 +28,12 @@ const WAITING: usize = 8;
 const MOST_REPORTED: usize = 20;
 /// The time after which the count of reported notes begins again.
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
+/// The waits after failed tries to report a note.
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
+/// The failed tries, within some twenty minutes, after which a note is dropped: a tenant may keep up
+/// the failure.
+const MOST_FAILURES: u8 = 10;
 
 /// The most namespaces with remembered values. Beyond that, namespaces without waiting notes are
 /// forgotten.
@@ -60,6 +67,8 @@ pub struct IneffectiveValue {
     pub uid: Uid,
     /// The reason why the value has no effect.
     pub why: IneffectiveReason,
+    /// The number of failed tries to report the value.
+    pub failures: u8,
 }
 
 /// The reason why a value has no effect.
@@ -130,11 +139,19 @@ pub struct OwnCeilings {
 struct IneffectiveNotes {
     /// Objects and values, the latest last.
     known: VecDeque<(Uid, u64)>,
-    /// The notes that are to be reported, the oldest first.
-    waiting: Vec<IneffectiveValue>,
+    /// The notes that are to be reported, the oldest first, and those that were put back last.
+    waiting: Vec<WaitingNote>,
     since: Option<Timestamp>,
     /// The number of notes that were reported within the window.
     reported: usize,
+}
+
+/// A note that is to be reported.
+#[derive(Debug)]
+struct WaitingNote {
+    note: IneffectiveValue,
+    /// The time of the next try. None: no try has failed, and the next one may be at any time.
+    not_before: Option<Timestamp>,
 }
 
 impl OwnCeilings {
@@ -158,6 +175,7 @@ impl OwnCeilings {
                 name: metadata.name.clone().unwrap_or_default(),
                 uid: Uid::of(uid),
                 why: IneffectiveReason::Invalid { value: text.chars().take(100).collect(), error },
+                failures: 0,
             });
         }
         counts.map(ExtendedDuration::to_signed)
@@ -186,6 +204,12 @@ impl OwnCeilings {
     /// Keeps a note to be reported. A value that is remembered is dropped, and so is a note beyond
     /// the limits for its namespace or for all namespaces.
     pub fn note(&mut self, ineffective: IneffectiveValue) {
+        self.keep(WaitingNote { note: ineffective, not_before: None });
+    }
+
+    /// Keeps a note as [`note`](Self::note) does, with the time of its next try.
+    fn keep(&mut self, waiting: WaitingNote) {
+        let ineffective = &waiting.note;
         let is_new = !self.by_namespace.contains_key(&ineffective.namespace);
         if is_new && self.by_namespace.len() >= NAMESPACES {
             self.by_namespace.retain(|_, notes| !notes.waiting.is_empty());
@@ -194,7 +218,7 @@ impl OwnCeilings {
             }
         }
         let notes = self.by_namespace.entry(ineffective.namespace.clone()).or_default();
-        let key = (ineffective.uid, ineffective.why.value());
+        let key = ineffective.key();
         if notes.known.contains(&key) || notes.waiting.len() >= WAITING {
             return;
         }
@@ -202,20 +226,47 @@ impl OwnCeilings {
             notes.known.pop_front();
         }
         notes.known.push_back(key);
-        notes.waiting.push(ineffective);
+        notes.waiting.push(waiting);
     }
 
     /// Takes the notes to report now: at most one per namespace, and at most `most`.
     pub fn take(&mut self, most: usize, now: Timestamp) -> Vec<IneffectiveValue> {
-        let due = self.by_namespace.values_mut().filter(|notes| !notes.waiting.is_empty());
-        due.filter_map(|notes| notes.take(now)).take(most).collect()
+        self.by_namespace.values_mut().filter_map(|notes| notes.take(now)).take(most).collect()
+    }
+
+    /// Takes back a note that couldn't be reported at `now`, which then doesn't count as reported.
+    /// The note waits before the next try, longer after each failure, and other notes come first.
+    /// After the last try it is dropped. If too many others wait, its value is forgotten, and noted
+    /// again when it is next read.
+    pub fn put_back(&mut self, ineffective: IneffectiveValue, now: Timestamp) {
+        let failures = ineffective.failures.saturating_add(1);
+        if failures >= MOST_FAILURES {
+            return;
+        }
+        if let Some(notes) = self.by_namespace.get_mut(&ineffective.namespace) {
+            let key = ineffective.key();
+            notes.known.retain(|known| *known != key);
+            notes.reported = notes.reported.saturating_sub(1);
+        }
+        let wait = RETRY.after(ineffective.failures.into());
+        let not_before = Some(now.checked_add(wait).unwrap_or(Timestamp::MAX));
+        self.keep(WaitingNote { note: IneffectiveValue { failures, ..ineffective }, not_before });
+    }
+}
+
+impl IneffectiveValue {
+    /// Returns the object and a hash of the value: the value is reported once.
+    fn key(&self) -> (Uid, u64) {
+        (self.uid, self.why.value())
     }
 }
 
 impl IneffectiveNotes {
-    /// Takes the oldest waiting note. None: enough were reported within the window. There must be a
-    /// waiting note.
+    /// Takes the first waiting note whose next try isn't later. None: there is no such note, or
+    /// enough were reported within the window.
     fn take(&mut self, now: Timestamp) -> Option<IneffectiveValue> {
+        let is_due = |waiting: &WaitingNote| waiting.not_before.is_none_or(|at| at <= now);
+        let place = self.waiting.iter().position(is_due)?;
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             (self.since, self.reported) = (Some(now), 0);
         }
@@ -223,7 +274,7 @@ impl IneffectiveNotes {
             return None;
         }
         self.reported = self.reported.saturating_add(1);
-        Some(self.waiting.remove(0))
+        Some(self.waiting.remove(place).note)
     }
 }
 
@@ -286,6 +337,61 @@ mod tests {
         _ = read(&mut own, "other", "b", "soon");
         assert_eq!(reported(&mut own, 601), ["other/b: soon"]);
         assert_eq!(reported(&mut own, 3_600).len(), 1, "the next hour");
+    }
+
+    /// Takes the notes to report, which all fail. Returns the names of their objects.
+    fn failed(own: &mut OwnCeilings, seconds: i64) -> Vec<String> {
+        let now = Timestamp::from_second(seconds).unwrap();
+        let notes = own.take(10, now);
+        let names = notes.iter().map(|note| note.name.clone()).collect();
+        for note in notes {
+            own.put_back(note, now);
+        }
+        names
+    }
+
+    #[test]
+    fn a_note_that_could_not_be_reported_waits_counts_for_nothing_and_holds_up_no_other() {
+        let mut own = OwnCeilings::default();
+        for uid in ["a", "b"] {
+            _ = read(&mut own, "ns", uid, "soon");
+        }
+        assert_eq!(failed(&mut own, 0), ["a"]);
+        assert_eq!(own.by_namespace["ns"].reported, 0);
+        _ = read(&mut own, "ns", "a", "soon");
+        assert_eq!(reported(&mut own, 0), ["ns/b: soon"]);
+        assert!(reported(&mut own, 4).is_empty());
+        assert_eq!(failed(&mut own, 5), ["a"]);
+        assert!(reported(&mut own, 14).is_empty(), "the waits grow");
+        assert_eq!(reported(&mut own, 15), ["ns/a: soon"]);
+        _ = read(&mut own, "ns", "a", "soon");
+        assert!(reported(&mut own, 3_600).is_empty(), "it was reported");
+    }
+
+    #[test]
+    fn a_note_that_never_succeeds_is_dropped_after_some_tries() {
+        let mut own = OwnCeilings::default();
+        _ = read(&mut own, "ns", "a", "soon");
+        let tries: usize = (0..7_200).map(|second| failed(&mut own, second).len()).sum();
+        assert_eq!(tries, usize::from(MOST_FAILURES));
+        _ = read(&mut own, "ns", "a", "soon");
+        assert!(reported(&mut own, 7_200).is_empty());
+    }
+
+    #[test]
+    fn a_note_that_finds_no_room_is_noted_again_when_its_value_is_next_read() {
+        let mut own = OwnCeilings::default();
+        _ = read(&mut own, "ns", "a", "soon");
+        let note = own.take(1, Timestamp::UNIX_EPOCH).remove(0);
+        for number in 0..WAITING {
+            _ = read(&mut own, "ns", &format!("b{number}"), "soon");
+        }
+        own.put_back(note, Timestamp::UNIX_EPOCH);
+        assert_eq!(own.by_namespace["ns"].waiting.len(), WAITING);
+        let reports = |own: &mut OwnCeilings| (0..20).flat_map(|second| reported(own, second)).count();
+        assert_eq!(reports(&mut own), WAITING);
+        _ = read(&mut own, "ns", "a", "soon");
+        assert_eq!(reported(&mut own, 20), ["ns/a: soon"]);
     }
 
     #[test]

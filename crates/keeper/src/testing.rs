@@ -28,6 +28,7 @@ use crate::{
 
 /// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
 /// refuses those in `refuses-…`. In `stale-…` there is always another version, and in `drops-…` nothing is changed.
+/// It fails reads in `unread-…`, and forbids those in `forbids-…`. In `gone-…` there is nothing to read.
 #[derive(Clone, Default)]
 pub struct Server(pub Arc<Mutex<State>>);
 
@@ -50,6 +51,10 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.server.0.lock().under_way.remove(&self.object);
     }
+}
+
+fn failure(code: u16) -> Value {
+    json!({"kind": "Status", "status": "Failure", "message": "no", "code": code})
 }
 
 impl Server {
@@ -89,6 +94,11 @@ impl Server {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let mut metadata = json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": "w"});
         if method == Method::GET {
+            for (failing, code) in [("unread-", 500), ("forbids-", 403), ("gone-", 404)] {
+                if namespace.starts_with(failing) {
+                    return (code, failure(code));
+                }
+            }
             let note = json!({"uid": name, "fields": {}}).to_string();
             metadata["annotations"] = json!({keys::HAND_BACK_ANNOTATION: note});
             let kind = json!({
@@ -103,7 +113,7 @@ impl Server {
         tokio::time::sleep(Duration::from_millis(10)).await;
         for (failing, code) in [("fails-", 500), ("refuses-", 422), ("stale-", 409)] {
             if namespace.starts_with(failing) {
-                return (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code}));
+                return (code, failure(code));
             }
         }
         if !namespace.starts_with("drops-") {

@@ -234,7 +234,8 @@ impl CeilingIndex {
 
     /// Takes the notes about values without effect that are to be reported now: at most one per
     /// namespace, and at most `most`. A note about a queue concerns a workload that is at least 10
-    /// seconds and less than 10 minutes old: queues and pods may be created after the workload.
+    /// seconds and less than 10 minutes old: queues and pods may be created after the workload. A
+    /// note that couldn't be reported is to be [put back](Self::put_back_ineffective).
     pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<IneffectiveValue> {
         self.reschedule();
         self.note_labels(now);
@@ -250,7 +251,20 @@ impl CeilingIndex {
             let without_queue = without_queue.filter(|_| (SETTLED..OF_LATE).contains(&age));
             ineffective.into_iter().chain(without_queue).for_each(|of| objects.interner.own.note(of));
         }
-        objects.interner.own.take(most, now)
+        let notes = objects.interner.own.take(most, now);
+        // the queue may have been created while the note waited
+        let is_ineffective = |note: &IneffectiveValue| match &note.why {
+            IneffectiveReason::UnknownQueue { family, queue } => objects.limits(*family, queue).is_none(),
+            _ => true,
+        };
+        notes.into_iter().filter(is_ineffective).collect()
+    }
+
+    /// Takes back a note that couldn't be reported at `now`.
+    /// [`take_ineffective`](Self::take_ineffective) returns it again after a wait, which grows with
+    /// its failures.
+    pub fn put_back_ineffective(&mut self, note: IneffectiveValue, now: Timestamp) {
+        self.objects.interner.own.put_back(note, now);
     }
 
     /// Adds notes about the owners that have the label of a queue, and no pod in a queue.
@@ -263,7 +277,8 @@ impl CeilingIndex {
                 let LabelledOwner { source, namespace, name, .. } = owner;
                 let (bearer, why) = (AnnotatedKind::Owner(source), IneffectiveReason::LabelOnOwner);
                 let (namespace, name) = (namespace.into(), name.into());
-                self.objects.interner.own.note(IneffectiveValue { bearer, namespace, name, uid, why });
+                let note = IneffectiveValue { bearer, namespace, name, uid, why, failures: 0 };
+                self.objects.interner.own.note(note);
             }
         }
     }
@@ -430,6 +445,22 @@ mod tests {
             index.apply_queue("unbounded", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         };
         assert_eq!(take_all(&[elsewhere("unbounded")], unbounded), []);
+    }
+
+    #[test]
+    fn a_note_that_was_put_back_is_dropped_once_its_queue_exists() {
+        let at = |minute: &str| format!("2026-01-01T00:{minute}Z").parse::<Timestamp>().unwrap();
+        for exists in [false, true] {
+            let mut index = CeilingIndex::new(CeilingOptions::default());
+            index.apply_pod(&pod("a", &json!({})));
+            let note = index.take_ineffective(10, at("01:00")).remove(0);
+            assert!(matches!(note.why, IneffectiveReason::UnknownQueue { .. }), "{note:?}");
+            index.put_back_ineffective(note, at("01:00"));
+            if exists {
+                index.apply_queue("own", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
+            }
+            assert_eq!(index.take_ineffective(10, at("01:05")).is_empty(), exists);
+        }
     }
 
     #[test]

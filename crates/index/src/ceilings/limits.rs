@@ -99,7 +99,7 @@ pub fn without_queue(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -
     let workload = objects.owners.root(pod.controller).unwrap_or(uid);
     let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
     let why = IneffectiveReason::UnknownQueue { family, queue: queue.to_string() };
-    Some(IneffectiveValue { bearer: AnnotatedKind::Pod, namespace, name, uid: workload, why })
+    Some(IneffectiveValue { bearer: AnnotatedKind::Pod, namespace, name, uid: workload, why, failures: 0 })
 }
 
 /// Returns the note about an own ceiling that is longer than that of the pod's queue. The note
@@ -125,7 +125,7 @@ pub fn ineffective(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> 
         return None;
     };
     let why = IneffectiveReason::Longer { own, ceiling: standing.ceiling(objects.trees())? };
-    Some(IneffectiveValue { bearer, namespace, name, uid, why })
+    Some(IneffectiveValue { bearer, namespace, name, uid, why, failures: 0 })
 }
 
 /// Returns the time by which the workload of a pod must be ready. A pod that takes no room may
