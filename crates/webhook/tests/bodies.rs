@@ -462,7 +462,7 @@ async fn large_bodies_wait_for_those_of_all_paths_and_others_do_not() {
     }
 }
 
-/// Of eight peers, as many bodies as their connections allow, each as large as a small one can be, and as many of the largest.
+/// Of 64 peers, 32 bodies each, half of them as large as a small one can be, and half of the largest.
 #[tokio::test(start_paused = true)]
 async fn halves_of_bodies_from_some_peers_keep_no_other_waiting() {
     let (bodies, metrics) = (LargeBodies::default(), Metrics::register(&mut Registry::default()));
@@ -473,8 +473,8 @@ async fn halves_of_bodies_from_some_peers_keep_no_other_waiting() {
         request
     };
     let hold = |number: usize| {
-        let bytes = if (number / 8).is_multiple_of(2) { 64 * 1024 } else { MAX_BODY_BYTES };
-        let peer = u8::try_from(2 + number % 8).unwrap();
+        let bytes = if (number / 64).is_multiple_of(2) { 64 * 1024 } else { MAX_BODY_BYTES };
+        let peer = u8::try_from(2 + number % 64).unwrap();
         tokio::spawn(oneshot::answer(webhook.clone(), from(peer, stalled("/validate", bytes))))
     };
     let begin = tokio::time::Instant::now();

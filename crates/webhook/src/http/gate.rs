@@ -2,7 +2,8 @@
 //!
 //! The routes of admission share one [`LargeBodies`]; `/convert` has one of its own. A body takes
 //! its bytes first from the room of its peer and then from the room of all peers. So a peer that
-//! never completes its bodies blocks only itself.
+//! never completes its bodies blocks only itself. The less room is free, the less a peer may hold. So
+//! however many peers never complete their bodies, one that holds little finds room.
 
 use std::{
     collections::HashMap,
@@ -30,9 +31,12 @@ use tower_http::timeout::TimeoutLayer;
 
 use crate::admission_review::MAX_BODY_BYTES;
 
-/// The number of parts of all bytes: a peer may take one part, and one more body at a time. While
-/// fewer peers than this hold incomplete bodies, another peer finds room.
+/// The number of parts of all bytes: a peer may take one part at most, and one more body at a time.
 const PEERS: usize = 16;
+
+/// The number of parts of the bytes that are free: a peer may take bytes until it holds one of these
+/// parts. Half of all bytes are still free when this number of peers hold the most that they may.
+const PEERS_OF_FREE: usize = PEERS / 2;
 
 /// The bytes of large review bodies in memory at the same time, over all paths: one body of the
 /// largest size for each part.
@@ -71,13 +75,20 @@ pub struct LargeBodies {
 /// Bytes that bodies can take at the same time.
 #[derive(Debug)]
 struct BodyRoom {
-    /// Permits for bytes of small bodies, and of the beginnings of large ones.
-    small: Arc<Semaphore>,
-    /// Permits for the other bytes of large bodies.
-    large: Arc<Semaphore>,
+    /// The bytes for small bodies, and for the beginnings of large ones.
+    small: ByteRoom,
+    /// The bytes for the rest of large bodies.
+    large: ByteRoom,
     /// The turn of the one body that goes on although all bytes are taken. Otherwise two incomplete
     /// bodies could wait for each other.
     last: Arc<Semaphore>,
+}
+
+/// A number of bytes, with a permit for each free one.
+#[derive(Debug)]
+struct ByteRoom {
+    bytes: usize,
+    free: Arc<Semaphore>,
 }
 
 /// The turn of a request. Its bytes stay taken until the turn is dropped, even if the work goes on
@@ -159,7 +170,7 @@ impl LargeBodies {
             }
             let waits = Instant::now();
             // a body beyond its peer's part must not take room that other peers need
-            let mut is_within = true;
+            let mut is_within = turn.is_within(length, data.len());
             for share in &mut turn.0 {
                 is_within = share.take(length, data.len(), is_within).await;
             }
@@ -170,10 +181,32 @@ impl LargeBodies {
     }
 }
 
+impl RequestTurn {
+    /// True if the peer may take `more` bytes for a body that then has `length` bytes: with them, it
+    /// holds no more than its part of the free bytes of all peers. A peer without an address may.
+    fn is_within(&self, length: usize, more: usize) -> bool {
+        let [peer, all] = self.0.as_slice() else { return true };
+        let [peer, all] = [peer, all].map(|share| share.room.for_length(length));
+        let taken = peer.bytes.saturating_sub(peer.free.available_permits());
+        taken.saturating_add(more) <= all.free.available_permits() / PEERS_OF_FREE
+    }
+}
+
 impl BodyRoom {
     fn new(small: usize, large: usize) -> Self {
-        let [small, large, last] = [small, large, 1].map(|turns| Arc::new(Semaphore::new(turns)));
-        Self { small, large, last }
+        let [small, large] = [small, large].map(ByteRoom::new);
+        Self { small, large, last: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Returns the room for the next bytes of a body, which then has `length` bytes.
+    fn for_length(&self, length: usize) -> &ByteRoom {
+        if length as u64 <= LARGE_BYTES { &self.small } else { &self.large }
+    }
+}
+
+impl ByteRoom {
+    fn new(bytes: usize) -> Self {
+        Self { bytes, free: Arc::new(Semaphore::new(bytes)) }
     }
 }
 
@@ -185,8 +218,7 @@ impl BodyShare {
         if self.is_last {
             return false;
         }
-        let BodyRoom { small, large, last } = &*self.room;
-        let bytes = if length as u64 <= LARGE_BYTES { small } else { large };
+        let (bytes, last) = (&self.room.for_length(length).free, &self.room.last);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let taken = select! {
             biased;
