@@ -295,9 +295,7 @@ mod tests {
         let served = admin(&["--admin-listen", &format!("127.0.0.1:{port}")]).unwrap();
         let served = tokio::spawn(served.serve(readiness, Registry::default(), client()).await.unwrap());
         let endless = |number: u8| async move {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind(([127, 0, 0, 2 + number % 8], 0).into()).unwrap();
-            let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await.unwrap();
+            let mut stream = connect(2 + number % 8, port).await;
             let _ = stream.write_all(b"GET /live HTTP/1.1\r\n").await;
             let mut bytes = 0;
             while stream.write_all(&[b"a: ".as_slice(), &[b'b'; 1_000], b"\r\n"].concat()).await.is_ok() {
@@ -310,21 +308,49 @@ mod tests {
         assert!(bytes.iter().all(|bytes| *bytes < 10_000_000), "{:?}", bytes.iter().max());
         let mut silent = Vec::new();
         for _ in 0..200 {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
-            silent.push(socket.connect(([127, 0, 0, 1], port).into()).await.unwrap());
+            silent.push(connect(2, port).await);
         }
         let closed = silent
             .iter_mut()
             .skip(64)
             .map(async |stream| stream.read(&mut [0]).await.is_ok_and(|read| read > 0));
         assert!(join_all(closed).await.iter().all(|answered| !answered));
-        let mut probe = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        probe(port).await;
+        served.abort();
+    }
+
+    #[tokio::test]
+    async fn silent_connections_of_many_addresses_keep_no_probe_out() {
+        let (readiness, port) = (ProcessReadiness::default(), free_port());
+        let served = admin(&["--admin-listen", &format!("127.0.0.1:{port}")]).unwrap();
+        let served = tokio::spawn(served.serve(readiness, Registry::default(), client()).await.unwrap());
+        let mut silent = Vec::new();
+        // all places of the port, and more
+        for _ in 0..=CONNECTIONS / 64 {
+            for peer in 2..66 {
+                silent.push(connect(peer, port).await);
+            }
+        }
+        for _ in 0..100 {
+            probe(port).await;
+        }
+        served.abort();
+    }
+
+    /// Connects from an address of the loopback interface.
+    async fn connect(peer: u8, port: u16) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, peer], 0).into()).unwrap();
+        socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
+    }
+
+    /// Checks that the kubelet's probe is answered.
+    async fn probe(port: u16) {
+        let mut probe = connect(1, port).await;
         probe.write_all(b"GET /live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         probe.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-        served.abort();
     }
 
     fn free_port() -> u16 {

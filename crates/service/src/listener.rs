@@ -1,10 +1,12 @@
 //! The listener of every port of a server: [`ListenerLimits`] of the HTTPS port and of the admin port.
 //! Connections are bounded in number, in total and per peer; in the bytes that they are held for;
 //! and in time. A connection beyond the bounds is closed at once, so that it costs nothing and
-//! delays no other.
+//! delays no other. On a full port, a peer with few connections displaces one of the peer with the
+//! most.
 
 mod linger;
 mod places;
+mod task;
 
 use std::{future::ready, io, pin::Pin, sync::Arc, time::Duration};
 
@@ -17,6 +19,7 @@ use tracing::warn;
 
 use linger::Lingering;
 use places::{ConnectionPlace, ConnectionPlaces};
+pub use task::Closable;
 
 /// The timeout for a client's next byte, in any state of the connection, and for the headers of a
 /// request. API servers keep idle connections for 90 s, and a server that closes a connection
@@ -82,8 +85,9 @@ impl ListenerLimits {
     }
 
     /// Takes a connection whose client is known later. Until then, the peer may have `times` as
-    /// many connections as it may keep. Without `TCP_NODELAY` the first answer often waits 40 ms
-    /// for an acknowledgement.
+    /// many connections as it may keep. Requests on the connection are answered by a [`Closable`]
+    /// with the task of the place. Without `TCP_NODELAY` the first answer often waits 40 ms for an
+    /// acknowledgement.
     ///
     /// # Errors
     /// If the port has no place for the connection.
@@ -97,7 +101,7 @@ impl ListenerLimits {
     }
 }
 
-/// Returns the error that closes a connection beyond the bounds.
+/// Returns the error that closes a connection beyond the bounds, or one that is displaced.
 pub fn no_place() -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, "too many connections")
 }
@@ -105,11 +109,12 @@ pub fn no_place() -> io::Error {
 /// Accepts connections in the clear, for the admin port.
 impl<S> Accept<TcpStream, S> for ListenerLimits {
     type Stream = Connection;
-    type Service = S;
-    type Future = std::future::Ready<io::Result<(Connection, S)>>;
+    type Service = Closable<S>;
+    type Future = std::future::Ready<io::Result<(Connection, Closable<S>)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        ready(self.take(stream, 1).map(|(connection, _)| (connection, service)))
+        let taken = self.take(stream, 1);
+        ready(taken.map(|(connection, place)| (connection, Closable::new(service, place.task()))))
     }
 }
 
@@ -126,22 +131,37 @@ fn raise_open_files() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use axum::Router;
+    use std::{future::pending, net::SocketAddr};
+
+    use axum::{
+        Router,
+        extract::{Request, State},
+        routing::{get, post},
+    };
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
-        time::{Instant, sleep},
+        net::TcpSocket,
+        select,
+        sync::Notify,
+        task::JoinHandle,
+        time::{Instant, sleep, timeout},
     };
 
     use super::*;
 
-    /// Sends bytes, and then one every five seconds; returns the time until the server closes the connection.
-    async fn trickle(begin: &[u8]) -> Duration {
+    /// Serves a port with these bounds.
+    fn serve(limits: ListenerLimits, router: Router) -> (SocketAddr, JoinHandle<io::Result<()>>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let mut server = axum_server::from_tcp(listener).unwrap().acceptor(ListenerLimits::new(16));
+        let mut server = axum_server::from_tcp(listener).unwrap().acceptor(limits);
         ListenerLimits::of_server(&mut server);
-        let task = tokio::spawn(server.serve(Router::new().into_make_service()));
+        (address, tokio::spawn(server.serve(router.into_make_service())))
+    }
+
+    /// Sends bytes, and then one every five seconds; returns the time until the server closes the connection.
+    async fn trickle(begin: &[u8]) -> Duration {
+        let (address, task) = serve(ListenerLimits::new(16), Router::new());
         let (mut from_server, mut to_server) = TcpStream::connect(address).await.unwrap().into_split();
         let closed = tokio::spawn(async move { from_server.read_to_end(&mut Vec::new()).await });
         let since = Instant::now();
@@ -164,6 +184,70 @@ mod tests {
         let headers = [0, 0x10, 0, 1, 0, 0, 0, 0, 1];
         let took = trickle(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &headers].concat()).await;
         assert!(took <= PING_AFTER + PONG_TIMEOUT + slack, "{took:?}");
+    }
+
+    /// Connects from an address of the loopback interface.
+    async fn connect(address: SocketAddr, peer: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, peer], 0).into()).unwrap();
+        socket.connect(address).await.unwrap()
+    }
+
+    async fn answered() -> &'static str {
+        "answered"
+    }
+
+    /// Notes that a request is there, reads none of its body and never answers it.
+    async fn held(State(begun): State<Arc<Notify>>, _request: Request) -> &'static str {
+        begun.notify_one();
+        pending().await
+    }
+
+    /// Sends a request, and reads the answer to its end.
+    async fn ask(stream: &mut TcpStream) -> io::Result<()> {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"answered") {
+            if stream.read_buf(&mut answer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the server closes a connection, on which it sends nothing more.
+    async fn closed(mut stream: TcpStream) {
+        let read = timeout(IDLE_TIMEOUT / 2, stream.read(&mut [0])).await;
+        // a reset is an end as well
+        assert!(!read.unwrap().is_ok_and(|bytes| bytes > 0));
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_displaces_a_silent_connection_of_the_peer_with_most() {
+        let limits = ListenerLimits(ConnectionPlaces::new(2, 2));
+        let (address, task) = serve(limits, Router::new().route("/", get(answered)));
+        let (one, other) = (connect(address, 2).await, connect(address, 2).await);
+        let mut newcomer = connect(address, 3).await;
+        ask(&mut newcomer).await.unwrap();
+        select! { () = closed(one) => {}, () = closed(other) => {} }
+        ask(&mut newcomer).await.unwrap();
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_displaced_also_while_its_request_is_answered() {
+        let (limits, begun) = (ListenerLimits(ConnectionPlaces::new(2, 2)), Arc::new(Notify::new()));
+        let router = Router::new().route("/", get(answered)).route("/held", post(held));
+        let (address, task) = serve(limits, router.with_state(Arc::clone(&begun)));
+        let (mut busy, mut other) = (connect(address, 2).await, connect(address, 2).await);
+        busy.write_all(b"POST /held HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nbody").await.unwrap();
+        begun.notified().await;
+        ask(&mut other).await.unwrap();
+        let mut newcomer = connect(address, 3).await;
+        ask(&mut newcomer).await.unwrap();
+        closed(busy).await;
+        ask(&mut other).await.unwrap();
+        task.abort();
     }
 
     #[test]

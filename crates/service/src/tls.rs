@@ -33,7 +33,7 @@ use tracing::info;
 use crate::{
     address::ListenAddress,
     callers::{AnyClient, ClientCa, ClientChain, Peer},
-    listener::{Connection, ListenerLimits, no_place},
+    listener::{Closable, Connection, ListenerLimits, no_place},
     readiness::ProcessReadiness,
     validity::CertificateEnds,
 };
@@ -195,9 +195,11 @@ struct Identify {
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     type Stream = <RustlsAcceptor as Accept<Connection, S>>::Stream;
-    type Service = AddExtension<
-        AddExtension<AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>, Peer>,
-        UnusedConnection,
+    type Service = Closable<
+        AddExtension<
+            AddExtension<AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>, Peer>,
+            UnusedConnection,
+        >,
     >;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
@@ -215,7 +217,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
             }
             let peer = Peer(Some(address).filter(|_| !is_known));
             let service = Extension(peer).layer(Extension(chain).layer(service));
-            Ok((stream, Extension(unused).layer(service)))
+            Ok((stream, Closable::new(Extension(unused).layer(service), place.task())))
         };
         accepted.boxed()
     }

@@ -1,5 +1,5 @@
 //! Connections that the server closes last. A shutdown waits until the client has closed its end,
-//! for at most 5 seconds and 64 KiB.
+//! for at most 5 seconds and 64 KiB. A connection whose place goes to another is closed at once.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ const LINGER_BYTES: usize = 64 * 1024;
 pub struct Lingering<S> {
     stream: S,
     /// The place of the connection, given up when the stream is dropped.
-    _place: Arc<ConnectionPlace>,
+    place: Arc<ConnectionPlace>,
     /// The end of the time to linger. None: the stream isn't shut down yet.
     until: Option<Pin<Box<Sleep>>>,
     /// The bytes that may still be read until then.
@@ -40,7 +40,7 @@ pub struct Lingering<S> {
 impl<S> Lingering<S> {
     /// Wraps a stream that holds a place.
     pub fn new(stream: S, place: Arc<ConnectionPlace>) -> Self {
-        Self { stream, _place: place, until: None, most: LINGER_BYTES }
+        Self { stream, place, until: None, most: LINGER_BYTES }
     }
 }
 
@@ -50,13 +50,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
+        let Self { stream, place, .. } = &mut *self;
+        place.task().transfer(cx, |cx| Pin::new(stream).poll_read(cx, into))
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let Self { stream, place, .. } = &mut *self;
+        place.task().transfer(cx, |cx| Pin::new(stream).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -64,7 +66,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let Self { stream, place, .. } = &mut *self;
+        place.task().transfer(cx, |cx| Pin::new(stream).poll_write_vectored(cx, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -72,11 +75,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.place.task().check(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, until, most, .. } = &mut *self;
+        let Self { stream, place, until, most } = &mut *self;
+        place.task().check(cx)?;
         if until.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
         }
