@@ -197,7 +197,7 @@ async fn a_change_that_ends_runs_and_a_deletion_are_warned_of_with_their_numbers
     let root = "1 running workload names queue \"busy-child\": without the queue it has no ceiling";
     let delete = ["delete", "--dry-run=server"];
     said(&delete, &v3("busy-child", json!({})), root).await;
-    let children = "queue \"busy-child\" is below queue \"busy\", and comes to the top, without the ceiling of 10h of queue \"busy\": that concerns 1 running workload";
+    let children = "queue \"busy-child\" is below queue \"busy\", and becomes a top-level queue, without the ceiling of 10h of queue \"busy\": this affects 1 running workload";
     said(&delete, &v3("busy", json!({})), children).await;
     let quiet = kubectl(world, &delete, &v3("busy-short", json!({}))).await;
     assert_eq!((quiet.status.success(), quiet.stderr.as_str()), (true, ""));

@@ -197,7 +197,7 @@ async fn delegate_creates_queues_below_own_queues_and_nowhere_else() {
         let user = &part.name;
         for spec in [json!({}), below("")] {
             assert_refused(&part.create(name, &spec).await, &format!(
-                "spec.parentQueue: Required value: a queue is created at the top, or moved there, by users who may update all queues, which user \"{user}\" may not: name a parent that this user may update"
+                "spec.parentQueue: Required value: only users who may update all queues may create queues at the top or move queues there, which user \"{user}\" may not: name a parent that this user may update"
             ));
         }
         for parent in ["sales", "bounded", &neighbour.top, "missing"] {
@@ -239,7 +239,7 @@ async fn delegate_moves_queues_within_their_part_and_neither_in_nor_out() {
         );
         world.apply(&queue(&own, &json!({"parentQueue": ""}))).await;
         let refused = part.patch(V3, &own, &below(&part.top)).await;
-        assert_refused(&refused, "must stay empty: a queue is moved away from the top by users who may update all queues");
+        assert_refused(&refused, "must stay empty: only users who may update all queues may move a queue away from the top");
     })
     .await;
 }
@@ -388,7 +388,7 @@ async fn delegate_deletes_no_queue_that_has_others_below_it() {
     assert_refused(
         &part.kubectl(&["delete", V3, &part.top], "").await,
         &format!(
-            "metadata.name: Invalid value: \"{}\": queue \"{}\" is below it, and would be at the top: delete that first",
+            "metadata.name: Invalid value: \"{}\": queue \"{}\" is below it, and would become a top-level queue: delete that queue first",
             part.top, part.left
         ),
     );

@@ -262,7 +262,7 @@ impl<C: ChangeCommand> Changer<C> {
         match self.cluster.client.request_text(request).await {
             Err(error) if is_forbidden(&error) => {
                 let (error, verb, place) = (explain(error), C::VERB, object.place(IN_NAMESPACE));
-                bail!("{error}\nTo {verb} {object} takes the right to create commands.bus.volcano.sh{place}")
+                bail!("{error}\nTo {verb} {object} requires the right to create commands.bus.volcano.sh{place}")
             }
             Err(error) if !is_stale(&error) => Err(explain(error)),
             _ => Ok(()),
@@ -293,5 +293,5 @@ fn refused<C: ChangeCommand>(object: ObjectName<'_>, error: kube::Error) -> Erro
         return explain(error);
     }
     let (error, verb, kinds) = (explain(error), C::VERB, object.kind.plural());
-    anyhow!("{error}\nTo {verb} takes the rights to get and to patch {kinds}{}", object.place(IN_NAMESPACE))
+    anyhow!("{error}\nTo {verb} requires the rights to get and to patch {kinds}{}", object.place(IN_NAMESPACE))
 }

@@ -110,7 +110,7 @@ impl ClusterReader {
             Err(error) if is_forbidden(&error) => {
                 let own = &self.namespace;
                 warn(&format!(
-                    "you may not list the pods of all namespaces: those of {own} alone count; -n names another one"
+                    "you may not list the pods of all namespaces: only those of {own} count; -n names another namespace"
                 ));
                 Ok(Some(own.clone()))
             }

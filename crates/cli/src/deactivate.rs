@@ -45,7 +45,7 @@ impl ChangeCommand for Deactivate {
             if subject.record_text().is_none() {
                 let (field, value) = (&rule.field, shown(found.at(&rule.field)));
                 bail!(
-                    "{object} is paused already, and not by Tenure: its {field} is {value}. There is nothing that could come back"
+                    "{object} is paused already, but not by Tenure: its {field} is {value}. Tenure won't resume it"
                 );
             }
             let record = subject.paused(&[])?;

@@ -155,7 +155,7 @@ async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
                 } else if text.is_none() && is_patient && begun.elapsed() > PATIENCE {
                     is_patient = false;
                     print_message(
-                        "no keeper has answered yet: it may run dry, or none leads (kubectl tenure status)",
+                        "no keeper has answered yet: it may be in dry-run mode, or none leads (kubectl tenure status)",
                     );
                 }
             }

@@ -52,7 +52,7 @@ pub struct ExtensionsArgs {
 
 /// Approve requests for more time
 ///
-/// Takes the right to approve extensions and to patch extensions/status. No more counts than the queue of the
+/// Requires the rights to approve extensions and to patch extensions/status. No more counts than the queue of the
 /// workload allows.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -75,7 +75,7 @@ pub struct ApproveArgs {
 
 /// Deny requests for more time, or take back what was granted
 ///
-/// Takes the right to approve extensions and to patch extensions/status.
+/// Requires the rights to approve extensions and to patch extensions/status.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -221,7 +221,7 @@ impl ReviewerDecision {
         }
         let verb = if self.is_approval { "approve" } else { "deny" };
         explain_given_by(error, "").context(format!(
-            "to {verb} takes approve of extensions and patch of extensions/status: an administrator of the namespace gives these rights, by a RoleBinding to ClusterRole tenure-approve in namespace {namespace}"
+            "to {verb} requires the rights to approve extensions and to patch extensions/status: an administrator of the namespace gives these rights, by a RoleBinding to ClusterRole tenure-approve in namespace {namespace}"
         ))
     }
 

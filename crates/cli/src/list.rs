@@ -160,7 +160,7 @@ impl List {
             let mut expired = rows.iter_mut().filter(|row| row.state == WorkloadState::Expired).peekable();
             if expired.peek().is_some() {
                 self.gatherer
-                    .warn("the keeper runs dry: what is Expired would be paused, and runs on".into());
+                    .warn("the keeper is in dry-run mode: Expired workloads would be paused, and run on".into());
             }
             expired.for_each(|row| row.reason = Some("DryRun".into()));
         }

@@ -324,7 +324,7 @@ fn servers_that_answer_otherwise_than_an_api_server() {
     let forbidden = r#"{"kind": "Status", "message": "forbidden: User \"jane\" cannot get path \"/api\"", "reason": "Forbidden", "code": 403}"#;
     let address =
         "check that it runs, and that the server of the kubeconfig's context, or --server, is right";
-    let none = format!("what answers there is no API server: {address}");
+    let none = format!("the server there is not an API server: {address}");
     for (answer, expected) in [
         (Some((404, "<html>")), format!("error: cannot reach the API server at URL: {none}\n")),
         (Some((200, "<html>")), format!("error: cannot reach the API server at URL: {none}\n")),

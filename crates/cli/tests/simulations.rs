@@ -230,7 +230,7 @@ fn a_forecast_is_the_ceiling_with_the_time_that_the_keeper_and_the_pod_may_take(
     let line = "forecast -f cluster.yaml --now 2026-01-01T01:00:00Z";
     let text = good(&directory, line);
     let expected = "\
-A bound: what has come free in all by a time at the latest, by ceilings alone.
+A bound: by each time at the latest, ceilings alone have freed these amounts in all.
 
 FREE BY                IN    PODS   NVIDIA.COM/GPU
 2026-01-01T02:11:00Z   71m   1      4

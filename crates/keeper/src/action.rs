@@ -177,7 +177,7 @@ impl Pauser {
         match judge(&work.case, &work.state, self.handles.now()) {
             Ok(again) if again.is_same(act) => again,
             Ok(again @ (Act::TooEarly | Act::Extended)) => again,
-            _ => Act::PutOff("what it rests on has just changed", BatchCoverage::First),
+            _ => Act::PutOff("its facts have just changed", BatchCoverage::First),
         }
     }
 

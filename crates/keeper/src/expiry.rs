@@ -168,10 +168,10 @@ impl ExpiryController {
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
             }
             Task::Announce | Task::Withdraw | Task::Note if *attempts > 0 => {
-                debug!(%queue, %namespace, %pod, error, "Failed again to tell of the end of its run");
+                debug!(%queue, %namespace, %pod, error, "Failed again to announce the end of its run");
             }
             Task::Announce | Task::Withdraw | Task::Note => {
-                warn!(%queue, %namespace, %pod, error, "Failed to tell of the end of its run: will try again");
+                warn!(%queue, %namespace, %pod, error, "Failed to announce the end of its run: will try again");
             }
         }
     }
@@ -268,11 +268,11 @@ impl ExpiryController {
     fn record_notice(&self, group: &DueBatch, owner: &OwnerReference, end: Timestamp) {
         let (queue, namespace, owner) = (&group.first.queue, &group.first.namespace, describe(owner));
         if group.task == Task::Withdraw {
-            info!(%queue, %namespace, owner, "Told that no end of its run is set any more");
+            info!(%queue, %namespace, owner, "Withdrew the announced end of its run");
         } else if self.handles.dry_run {
-            info!(%queue, %namespace, owner, %end, "Dry run: would tell of the end of its run");
+            info!(%queue, %namespace, owner, %end, "Dry run: would announce the end of its run");
         } else {
-            info!(%queue, %namespace, owner, %end, "Told of the end of its run");
+            info!(%queue, %namespace, owner, %end, "Announced the end of its run");
         }
     }
 

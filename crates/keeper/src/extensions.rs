@@ -45,10 +45,10 @@ pub const KEEPER: &str = "tenure-keeper";
 
 /// The message about a workload that the keeper may not read, and of which it has seen no pod.
 const UNREADABLE: &str =
-    "The keeper may not read it: a workload that Tenure pauses gets more time, or a pod without one";
+    "The keeper may not read it: only a workload that Tenure pauses, or a pod without an owner, gets more time";
 
 /// The message about a workload of which no pod is in a queue.
-const NO_POD: &str = "Waits for a pod of it that runs in a queue: without one, no ceiling ends its run";
+const NO_POD: &str = "Waits until one of its pods runs in a queue: until then no ceiling ends its run";
 
 /// The most characters of `status.message` that the definition of the kind allows.
 const LONGEST_MESSAGE: usize = 1024;

@@ -101,9 +101,9 @@ impl FloorMarks {
                 lease.degrade();
                 let error = with_causes(&error);
                 if lease.failing_since().is_none() {
-                    warn!(%namespace, pod = %name, error, "Failed to write what keeps autoscalers from a pod: will try again");
+                    warn!(%namespace, pod = %name, error, "Failed to write a pod's annotations for autoscalers: will try again");
                 } else {
-                    debug!(%namespace, pod = %name, error, "Failed again to write what keeps autoscalers from a pod");
+                    debug!(%namespace, pod = %name, error, "Failed again to write a pod's annotations for autoscalers");
                 }
                 lease.failed();
             }
@@ -126,7 +126,7 @@ impl FloorMarks {
         self.limit.until_ready().await;
         if self.handles.gate.is_open() {
             lease.watch(objects.merge(namespace, &pod, &patch)).await?;
-            debug!(%namespace, pod = %name, is_protected, "Wrote what a pod tells autoscalers");
+            debug!(%namespace, pod = %name, is_protected, "Wrote a pod's annotations for autoscalers");
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ impl PausedHistory {
         match self.try_to_delete(lease).await {
             Ok(Some((cron_job, job))) => {
                 let most = self.handles.config.get().paused_history_limit.unwrap_or_default();
-                info!(%namespace, job = %name, cron_job = %cron_job.name, most, "Deleted a paused Job: its CronJob has more than are kept");
+                info!(%namespace, job = %name, cron_job = %cron_job.name, most, "Deleted a paused Job: its CronJob has more than pausedHistoryLimit");
                 let object = reference(&cron_job, Some(namespace));
                 let (reason, note) = (EventReason::PausedJobDeleted, pause::job_deleted(&job, most));
                 let event = EventRecord::new(&object, reason, "Deleting", note, self.handles.now());

@@ -105,14 +105,14 @@ impl Metrics {
         let lateness = seconds(registry, "lateness", help, bounds);
         let help = "Pods past their ceiling whose grace period was longer than allowed, and was shortened";
         let shortened = registered(registry, "shortened_terminations", help, Counter::default());
-        let help = "Events that were to be written, by result: what isn't Written is lost";
+        let help = "Events by result: all but Written are lost";
         let events = Counters::register(registry, "events", help, ["result"]);
         let help =
             "States that the keeper has given Extensions, by state: Granted is what it grants by itself";
         let extensions = Counters::register(registry, "extensions", help, ["state"]);
         let help = "Extensions that wait for a decision, as the leader sees them";
         let pending_extensions = registered(registry, "pending_extensions", help, Gauge::default());
-        let help = "Messages that were to be sent, by receiver and result: what isn't Sent is lost";
+        let help = "Messages by receiver and result: all but Sent are lost";
         let messages = Counters::register(registry, "messages", help, ["receiver", "result"]);
         let help = "Messages that wait to be sent, by receiver";
         let waiting_messages = registered(registry, "waiting_messages", help, Family::default());
@@ -158,15 +158,15 @@ impl Metrics {
 
 impl QueueCounters {
     fn register(registry: &mut Registry) -> Self {
-        let help = "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try";
+        let help = "Expired pods by queue, kind of the paused or deleted object, and result; a pod that runs on counts at each try";
         let labels = ["family", "queue", "kind", "result"];
         let expirations = Counters::register(registry, "expirations", help, labels);
         let help =
             "Pauses and deletions that the API server or an admission webhook refused, by queue and kind";
         let refused_pauses = Counters::register(registry, "refused_pauses", help, OBJECT);
-        let help = "Pauses of what was paused before and has been set back, by queue and kind";
+        let help = "Pauses of workloads whose earlier pause was set back, by queue and kind";
         let reversed_pauses = Counters::register(registry, "reversed_pauses", help, OBJECT);
-        let help = "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before";
+        let help = "Workloads evicted because their pods weren't ready in time, by queue and cause";
         let labels = ["family", "queue", "cause"];
         let evictions = Counters::register(registry, "pods_ready_evictions", help, labels);
         let help = "Workloads that were deactivated because they came back too often, by queue";

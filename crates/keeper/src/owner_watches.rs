@@ -85,7 +85,7 @@ impl Kinds for Owners {
     const WHAT: &str = "owners";
 
     const MEANWHILE: &str =
-        "ceilings that people have noted on them don't count, and what is paused of them doesn't come back";
+        "their annotations tenure.dev/max-duration don't count, and paused ones don't come back";
 
     // readiness doesn't wait for a second look at the kinds
     const PATIENCE: u32 = 1;

@@ -170,7 +170,7 @@ fn too_short(path: &str, ceiling: SignedDuration, written: impl Display) -> Opti
 /// Returns the warning about a notice that is at least as long as the ceiling.
 fn not_before_the_start(path: &str, notice: impl Display, ceiling: impl Display) -> String {
     format!(
-        "{path}: {notice} is no shorter than maxDuration, {ceiling}: workloads are told as soon as they start"
+        "{path}: {notice} is no shorter than maxDuration, {ceiling}: workloads get the notice as soon as they start"
     )
 }
 

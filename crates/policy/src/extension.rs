@@ -171,7 +171,7 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> ExtensionDecision
 /// starts the next run.
 pub fn run_ended(object: &ObjectReference) -> String {
     format!(
-        "The run that it was asked for has ended. If the workload is paused, {} lets it run again, with a full ceiling",
+        "The run for which time was requested has ended. If the workload is paused, {} lets it run again, with a full ceiling",
         command("resume", object)
     )
 }
@@ -186,7 +186,7 @@ pub fn no_such_target(extension: &Extension) -> String {
 /// Returns the message about a target of a kind that Tenure doesn't pause.
 pub fn not_paused(kind: &str) -> String {
     format!(
-        "Tenure doesn't pause a {kind}: ask for the workload that kubectl tenure list shows, which is what the {kind} controls, or a pod"
+        "Tenure doesn't pause a {kind}: name the object that kubectl tenure list shows: one that the {kind} controls, or a pod"
     )
 }
 
@@ -213,7 +213,7 @@ pub fn event(extension: &Extension) -> Option<(EventReason, String)> {
             (EventReason::ExtensionDenied, format!(": {asked} more was denied by {by}{message}"))
         }
         ExtensionState::Used => {
-            (EventReason::ExtensionUsed, ": the run that it was granted for has ended".into())
+            (EventReason::ExtensionUsed, ": the run that got the time has ended".into())
         }
         ExtensionState::Expired => (EventReason::ExtensionExpired, format!(" has expired{message}")),
     };

@@ -143,7 +143,7 @@ fn end_by_owner(
         return Ok(Act::Leave("its owner is gone", BatchCoverage::All));
     };
     if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
-        return Ok(Act::Leave("its owner is going or gone", BatchCoverage::All));
+        return Ok(Act::Leave("its owner is being deleted or gone", BatchCoverage::All));
     }
     let object = OwnerObject(&found.value);
     if table.rules(&owner).any(|rule| object.is_paused(rule)) {

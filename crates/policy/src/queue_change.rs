@@ -138,7 +138,7 @@ impl QueueChangeFacts<'_, '_> {
     }
 
     /// Returns the warnings of the deletion of a queue: about its own workloads, and about the
-    /// queues below it, which come to the top.
+    /// queues below it, which become top-level queues.
     pub fn deleted(&self, name: &str) -> Vec<String> {
         let mut warnings = Vec::new();
         let running = self.running.get(name).map_or(0, |running| running.workloads);
@@ -165,14 +165,14 @@ impl QueueChangeFacts<'_, '_> {
             format!(", without the ceiling of {ceiling} of queue {of:?}")
         });
         let mut warning = if children.len() == 1 {
-            format!("{} is below queue {name:?}, and comes to the top{ceiling}", named(&children))
+            format!("{} is below queue {name:?}, and becomes a top-level queue{ceiling}", named(&children))
         } else {
-            format!("{} are below queue {name:?}, and come to the top{ceiling}", named(&children))
+            format!("{} are below queue {name:?}, and become top-level queues{ceiling}", named(&children))
         };
         if workloads > 0 {
             // a write to a String never fails
             let noun = if workloads == 1 { "workload" } else { "workloads" };
-            let _ = write!(warning, ": that concerns {workloads} running {noun}");
+            let _ = write!(warning, ": this affects {workloads} running {noun}");
         }
         warnings.push(warning);
         warnings

@@ -132,7 +132,7 @@ impl<T, E: Display> ReloadedFile<T, E> {
         if bytes == self.held {
             if self.refused.take().is_some() {
                 self.metrics.good();
-                info!(%file, "The configuration is again as it was");
+                info!(%file, "The configuration file is back to the content in use");
             }
             return None;
         }

@@ -124,10 +124,10 @@ impl CertificateManager {
     /// Logs errors that the last round didn't have, and the end of all errors.
     fn report(&mut self, errors: Vec<String>) {
         for error in errors.iter().filter(|error| !self.logged_errors.contains(error)) {
-            warn!(error, "Can't keep the certificates: trying again");
+            warn!(error, "Can't make or distribute the certificates: trying again");
         }
         if errors.is_empty() && !self.logged_errors.is_empty() {
-            info!("The certificates are kept again");
+            info!("The certificates are in order again");
         }
         self.logged_errors = errors;
     }
@@ -209,13 +209,13 @@ impl CertificateManager {
                 BundleState::Missing
             });
             if trust == BundleState::Gone {
-                errors.push(format!("{truster}: not found: helm upgrade makes it again"));
+                errors.push(format!("{truster}: not found: helm upgrade recreates it"));
             }
             match trust {
                 BundleState::Written => {
                     let before = self.written.insert(index, bundle.clone());
                     if before.as_ref() == Some(&bundle) {
-                        warn!(object = %truster, "Another program had taken the authorities out: wrote them again");
+                        warn!(object = %truster, "Another program had removed the authorities: wrote them again");
                     }
                 }
                 BundleState::Gone | BundleState::Absent => drop(self.written.remove(&index)),

@@ -67,7 +67,7 @@ struct KaiWatchState {
 enum KaiFinding {
     /// A default that differs from Tenure's.
     Difference(KaiDifference),
-    /// A configuration that is missing, can't be read, or is hardly meant so.
+    /// A configuration that is missing, can't be read, or is probably wrong.
     Issue(String),
 }
 
@@ -84,7 +84,7 @@ impl KaiWatch {
             issues: registered(
                 registry,
                 "kai_configuration_issues",
-                "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
+                "Parts of KAI-Scheduler's configuration that are missing, unreadable or read differently than written, by source",
                 Family::default(),
             ),
             ..KaiWatchState::default()
@@ -225,7 +225,7 @@ impl KaiFinding {
                 );
             }
             Self::Issue(issue) => {
-                warn!(kind, name, issue, "KAI-Scheduler's configuration is hardly meant so");
+                warn!(kind, name, issue, "KAI-Scheduler's configuration is probably wrong");
             }
         }
     }

@@ -110,17 +110,17 @@ impl PreemptionMetrics {
             wake_ups: default(
                 registry,
                 "wake_ups",
-                "Pods that were woken because a floor ended that was in their way",
+                "Wake-ups of preemptors at the end of a floor in their way",
             ),
             waiting: default(
                 registry,
                 "waiting_preemptors",
-                "Pods that found no pod to preempt, and will be woken when a floor ends",
+                "Preemptors that wait for the end of a floor",
             ),
             kept: default(
                 registry,
                 "kept_resource_seconds",
-                "Resources of pods that a preemptor wanted and their floors kept, times the seconds for which they did",
+                "Resource-seconds that preemptors waited for because of floors",
             ),
         };
         metrics.count(&NodeCounts::default());

@@ -129,7 +129,7 @@ async fn authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_
     let take_out = ["patch", "mutatingwebhookconfiguration/tenure-webhook", "--type=json", "-p", &remove];
     for expected in [
         "object=\"MutatingWebhookConfiguration tenure-webhook\"",
-        "ConfigMap tenure-system/tenure-webhook-ca: not found: helm upgrade makes it again",
+        "ConfigMap tenure-system/tenure-webhook-ca: not found: helm upgrade recreates it",
     ] {
         eventually(expected, DEADLINE, async || {
             // there may be none to take out

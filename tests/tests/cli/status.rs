@@ -147,7 +147,7 @@ async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
     };
     let said = eventually("the pod to be overdue", DEADLINE, expired).await.unwrap();
     assert!(
-        said.stderr.contains("what is Expired would be paused") && said.stdout.contains("DryRun"),
+        said.stderr.contains("Expired workloads would be paused") && said.stdout.contains("DryRun"),
         "{said:?}"
     );
     let explained = in_namespace(world, namespace.name(), &["explain", "pod/overdue"]).await.good();

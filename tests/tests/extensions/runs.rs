@@ -31,7 +31,7 @@ async fn a_grant_lengthens_the_run_that_it_was_asked_for_and_no_other() {
     assert_eq!(record["ceiling"], json!({"maxDuration": "8s", "queue": "runs", "extended": "6s"}));
     await_state(&namespace, &first, "Used").await;
     let used = namespace.await_events_of("ExtensionUsed", 1).await;
-    assert_eq!(used, ["Deployment/web: Extension first: the run that it was granted for has ended"]);
+    assert_eq!(used, ["Deployment/web: Extension first: the run that got the time has ended"]);
     let ended = namespace.await_events_of("RunEnded", 1).await;
     let expected = "Deployment/web: Its run in Queue runs has reached the ceiling of 8s, set by that queue, and the end of the 6s granted beyond it. It stays paused until you resume it";
     assert!(ended[0].starts_with(expected), "{ended:?}");

@@ -177,7 +177,7 @@ async fn a_job_of_volcano_is_aborted_listed_explained_and_resumed_by_commands() 
     let record = scene.record().await;
     assert_eq!((&record["field"], &record["previousValue"]), (&json!(PHASE), &json!("Running")));
     let events = scene.namespace.await_events_of("MaxDurationExceeded", 1).await;
-    let expected = "Job/job: Had a Command set status.state.phase to Aborted because its pod's lifetime exceeded maxDuration defined in Queue";
+    let expected = "Job/job: Sent a Command to set status.state.phase to Aborted because its pod's lifetime exceeded maxDuration defined in Queue";
     assert_eq!(events, [expected]);
     // it was not carried out
     scene.abort(scene.first.as_ref().unwrap()).await;
@@ -202,7 +202,7 @@ async fn a_job_of_volcano_comes_back_for_its_next_time_slice() {
     scene.take("ResumeJob").await;
     let events = scene.namespace.await_events_of("Requeued", 1).await;
     let expected =
-        "Job/job: Had a Command set status.state.phase back to Running: its next time slice begins";
+        "Job/job: Sent a Command to set status.state.phase back to Running: its next time slice begins";
     assert_eq!(events, [expected]);
     let second = scene.run("second").await;
     scene.abort(&second).await;

@@ -87,7 +87,7 @@ pub async fn seen_by(namespace: &str, user: &str) -> Namespace {
     eventually("the policy to be enforced", DEADLINE, async || {
         let create = ["create", "--dry-run=server", "-f", "-"];
         let output = world.cluster.kubectl_as(&kubeconfig, &create, &probe.to_string()).await?;
-        Ok(output.stderr.contains("takes the right to use queues").then_some(()))
+        Ok(output.stderr.contains("requires the right to use queues").then_some(()))
     })
     .await
     .unwrap();
@@ -121,7 +121,7 @@ async fn a_user_names_no_queue_that_neither_the_user_nor_the_account_may_use() {
     let poor = &seen_by(name, "poor").await;
     let refused = poor.try_create(&in_queue(name, "other", LABEL, "other")).await.unwrap_err();
     let expected = format!(
-        "metadata.labels[kai.scheduler/queue]: Forbidden: queue \"other\" takes the right to use queues of group scheduling.run.ai in namespace \"{name}\", which service account \"default\" and user \"poor\" don't have: name another, or have the right granted by tenancy.queueAccess.grants of Tenure's chart or a RoleBinding"
+        "metadata.labels[kai.scheduler/queue]: Forbidden: queue \"other\" requires the right to use queues of group scheduling.run.ai in namespace \"{name}\", which service account \"default\" and user \"poor\" don't have: name another, or have the right granted by tenancy.queueAccess.grants of Tenure's chart or a RoleBinding"
     );
     assert!(refused.message.ends_with(&expected), "{}", refused.message);
     assert_refused(
@@ -207,7 +207,7 @@ async fn a_pod_group_of_t9k_that_names_no_queue_takes_the_right_to_queue_default
         [group(kind, name, &format!("{of}-empty"), ""), unnamed(kind, name, &format!("{of}-absent"))]
     };
     for object in &groups(t9k, "t9k") {
-        let words = "spec.queue: Forbidden: queue \"default\" takes the right to use queues of group scheduler.tensorstack.dev";
+        let words = "spec.queue: Forbidden: queue \"default\" requires the right to use queues of group scheduler.tensorstack.dev";
         assert_refused(maker, object, words).await;
     }
     // in no queue
@@ -348,7 +348,7 @@ async fn in_namespaces_of_tenants_an_exemption_takes_the_right_to_use_it() {
     select(name, "exempt").await;
     let refused = tenant.try_create(&critical("critical")).await.unwrap_err();
     let expected = format!(
-        "spec.priorityClassName: Forbidden: pods of PriorityClass \"system-cluster-critical\" have no ceiling: it takes the right to use priorityclasses of group scheduling.k8s.io in namespace \"{name}\", which service account \"default\" and user \"exempt\" don't have: name another, or have the right granted by a RoleBinding"
+        "spec.priorityClassName: Forbidden: pods of PriorityClass \"system-cluster-critical\" have no ceiling: it requires the right to use priorityclasses of group scheduling.k8s.io in namespace \"{name}\", which service account \"default\" and user \"exempt\" don't have: name another, or have the right granted by a RoleBinding"
     );
     assert!(refused.message.ends_with(&expected), "{}", refused.message);
     assert_refused(
@@ -392,7 +392,7 @@ async fn a_pod_has_a_daemon_set_as_its_controller_by_the_right_to_use_it() {
     let of_daemons = |called: &str| owned(pod(name, called), std::slice::from_ref(&daemons));
     let words = |user: &str| {
         format!(
-            "metadata.ownerReferences: Forbidden: pods of a DaemonSet have no ceiling: to name DaemonSet \"daemons\" as the controller takes the right to use daemonsets of group apps in namespace \"{name}\", which user \"{user}\" doesn't have: have it granted by a RoleBinding, or leave the reference out"
+            "metadata.ownerReferences: Forbidden: pods of a DaemonSet have no ceiling: to name DaemonSet \"daemons\" as the controller requires the right to use daemonsets of group apps in namespace \"{name}\", which user \"{user}\" doesn't have: have it granted by a RoleBinding, or leave the reference out"
         )
     };
     assert_refused(tenant, &of_daemons("claims"), &words("claimant")).await;

@@ -85,7 +85,7 @@ async fn await_policy(world: &World, name: &str) {
     eventually("the policy to be enforced", DEADLINE, async || {
         let create = ["create", "--dry-run=server", "-f", "-"];
         let output = world.cluster.kubectl_as(&kubeconfig, &create, &pod).await?;
-        Ok(output.stderr.contains("takes the right to update jobs/finalizers").then_some(()))
+        Ok(output.stderr.contains("requires the right to update jobs/finalizers").then_some(()))
     })
     .await
     .unwrap();
@@ -99,7 +99,7 @@ pub fn pod(namespace: &str, name: &str) -> Value {
 
 fn assert_refused(result: Result<DynamicObject, Box<Status>>, what: &str) {
     let refused = result.expect_err(what);
-    let words = "the controller takes the right to update ";
+    let words = "the controller requires the right to update ";
     assert!(refused.message.contains(words), "{what}: {}", refused.message);
 }
 
@@ -132,7 +132,7 @@ async fn user_with_rights_on_pods_alone_claims_no_workload_of_a_neighbour() {
         let claimed = owned(pod(name, "claims"), &[claim("ray.io/v1", "RayJob", "theirs", "u")]);
         let refused = account.try_create(&claimed).await.unwrap_err();
         let expected = format!(
-            "metadata.ownerReferences: Forbidden: RayJob \"theirs\" as the controller takes the right to update rayjobs/finalizers or rayjobs of group ray.io in namespace \"{name}\", which user \"system:serviceaccount:{name}:default\" doesn't have: have it granted, leave the reference out, or have the user added to tenancy.trustedWriters of Tenure's chart"
+            "metadata.ownerReferences: Forbidden: RayJob \"theirs\" as the controller requires the right to update rayjobs/finalizers or rayjobs of group ray.io in namespace \"{name}\", which user \"system:serviceaccount:{name}:default\" doesn't have: have it granted, leave the reference out, or have the user added to tenancy.trustedWriters of Tenure's chart"
         );
         assert!(refused.message.ends_with(&expected), "{}", refused.message);
         for (name, owner) in [

@@ -39,7 +39,7 @@ authorizer.serviceAccount(request.namespace, variables.account).{{ $use }} ||
 
 {{- /* The end of a CEL expression for a message about an object that was named. Takes its resource and its group. */}}
 {{- define "tenure.tenancy.mayNotUse" -}}
-" takes the right to use {{ index . 0 }} of group {{ index . 1 }} in namespace \"" + request.namespace +
+" requires the right to use {{ index . 0 }} of group {{ index . 1 }} in namespace \"" + request.namespace +
 "\", which service account \"" + variables.account + "\"" +
 (variables.isForeign ? " doesn't have" : " and user \"" + request.userInfo.username + "\" don't have") +
 ": name another, or have the right granted by {{ eq (index . 0) "queues" | ternary "tenancy.queueAccess.grants of Tenure's chart or " "" }}a RoleBinding"

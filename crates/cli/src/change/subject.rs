@@ -60,7 +60,7 @@ impl fmt::Display for ObjectName<'_> {
 pub fn not_below(above: Option<&OwnerReference>, object: impl fmt::Display, verb: &str) -> Result<()> {
     let Some(above) = above else { return Ok(()) };
     let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
-    bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
+    bail!("{object} is controlled by {kind}/{name}, which Tenure pauses instead: {verb} that")
 }
 
 /// Returns a value as YAML would show it. Null is `unset`.
@@ -132,7 +132,7 @@ impl<'o> ChangeSubject<'o> {
         if !fields.contains(&record.field) && !self.rules().iter().any(|rule| rule.field == record.field) {
             let (field, before) = (printable(&record.field), shown(&record.previous_value));
             bail!(
-                "{object}: annotation {PAUSED_ANNOTATION} names {field}, which Tenure doesn't set for this kind: kubectl tenure resume takes --field {field}, if your keeper is configured to set it, and {before} is what it should be set back to"
+                "{object}: annotation {PAUSED_ANNOTATION} names {field}, which Tenure doesn't set for this kind: if your keeper is configured to set it, and {before} is its former value, add --field {field}"
             );
         }
         Ok(record)
@@ -212,7 +212,7 @@ impl<'o> ChangeSubject<'o> {
             }
             if *value == record.value && *value != record.previous_value {
                 bail!(
-                    "{name}: the record is gone, but {field} is {shown} still: something on the server keeps it so"
+                    "{name}: the record was removed, but {field} is still {shown}: another program on the server sets it"
                 );
             }
             Ok(format!("{word} ({field}: {shown})"))

@@ -89,7 +89,7 @@ pub fn unreachable(error: kube::Error, server: &Uri) -> Error {
 
 /// The reason that kube gives to an answer that isn't a Status.
 const NO_STATUS: &str = "Failed to parse error data";
-const NO_API: &str = "what answers there is no API server";
+const NO_API: &str = "the server there is not an API server";
 
 const ADDRESS: &str =
     "check that it runs, and that the server of the kubeconfig's context, or --server, is right";

@@ -119,7 +119,7 @@ impl Forecast {
             let first: &[&str] =
                 if shown.by_node { &["NODE", "FREE BY", "IN", "PODS"] } else { &["FREE BY", "IN", "PODS"] };
             parts.push(
-                "A bound: what has come free in all by a time at the latest, by ceilings alone.\n\n"
+                "A bound: by each time at the latest, ceilings alone have freed these amounts in all.\n\n"
                     .to_owned(),
             );
             parts.push(table(&headers(first), rows));
@@ -208,7 +208,7 @@ impl WorkloadRoom {
         let floors: Vec<Timestamp> = floors.filter_map(|of| of.floor_until).collect();
         let mut caveats = Vec::new();
         if demands.iter().any(|(demand, _)| demand.needs.is_some()) {
-            caveats.push("it also needs ports, volumes, devices or other pods, which aren't looked at: then it isn't a bound");
+            caveats.push("it also needs ports, volumes, devices or other pods, which the forecast ignores: the time may be too early");
         }
         Ok(Self {
             workload: format!("{}/{}", document.kind.to_lowercase(), document.name().unwrap_or_default()),

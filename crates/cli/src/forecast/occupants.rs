@@ -97,7 +97,7 @@ impl ClusterRoom {
             nodes = listed.map_err(|error| cannot_list(kind, error))?;
         }
         if runs_dry(cluster).await {
-            warn("the keeper runs dry: no ceiling ends anything until that is turned off");
+            warn("the keeper is in dry-run mode: no ceiling ends a run until dry run is turned off");
         }
         let now = now.unwrap_or_else(|| cluster.clock.now());
         Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })

@@ -208,7 +208,7 @@ impl SimulationReport {
 
 /// The line about the depth of the report.
 const DEPTH: &str =
-    "Depth: replay. The runs are as they were; no run is scheduled otherwise. Who is cut is exact.\n";
+    "Depth: replay. Runs keep their start times; nothing is rescheduled. Which runs are cut is exact.\n";
 
 /// Returns the result as one sentence.
 fn sentence(

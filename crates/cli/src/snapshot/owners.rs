@@ -191,7 +191,7 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
     let known = of(Some(namespace)).or_else(|| of(None));
     if known.is_none() {
         warn(&format!(
-            "{} {:?}, an owner, is not among the objects that were read: it is taken to exist and to have no owner itself",
+            "owner {} {:?} is not among the objects that were read: it is assumed to exist and to have no owner",
             owner.kind, owner.name
         ));
     }

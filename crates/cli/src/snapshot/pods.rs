@@ -77,7 +77,7 @@ impl Snapshot {
         let ahead = index.gangs().filter_map(|GroupWorkload { key, stamp, .. }| {
             let (of, at) = (annotation(&key.namespace, &key.name), stamp.filter(|at| at > now)?);
             Some(format!(
-                "{of}: {at} lies in the future: what its pods show counts, and now where that is nothing"
+                "{of}: {at} lies in the future: the start that its pods show counts, else the present time"
             ))
         });
         let mut ahead: Vec<String> = ahead.collect();
@@ -178,8 +178,8 @@ impl Snapshot {
         NamedWorkload {
             name: format!("{what} {namespace}/{name}"),
             start_from: match workload.start {
-                _ if workload.pods.running().total() == 0 => "no pod of it runs",
-                None if gang.is_some() => "fewer of its pods run than it takes",
+                _ if workload.pods.running().total() == 0 => "none of its pods runs",
+                None if gang.is_some() => "fewer of its pods run than it needs",
                 Some(start) if gang.and_then(|gang| gang.stamp) == Some(start) => keys::LAST_START_ANNOTATION,
                 _ => "PodScheduled of its pods",
             },

@@ -82,7 +82,7 @@ impl Inspector<'_> {
         if refused.is_empty() {
             return Ok("no return of a workload was refused in the last hour".into());
         }
-        let message = format!("these were refused to come back: {}", few(&refused));
+        let message = format!("returns of these workloads were refused: {}", few(&refused));
         Err(CheckFailure::problem(message, format!("kubectl get events -A --field-selector reason={reason}")))
     }
 }
@@ -107,7 +107,7 @@ fn past_ceiling(pods: &[String], runs_dry: bool) -> CheckResult {
         return Ok("no pod runs for more than a minute past its ceiling".into());
     }
     if runs_dry {
-        return Ok(format!("the keeper runs dry; these would be paused: {}", few(pods)));
+        return Ok(format!("the keeper is in dry-run mode; these would be paused: {}", few(pods)));
     }
     let remedy = "see the keeper's log: it can't pause their owners, or doesn't lead";
     Err(CheckFailure::problem(format!("pods run past their ceiling: {}", few(pods)), remedy))

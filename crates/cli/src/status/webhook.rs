@@ -50,7 +50,7 @@ impl Inspector<'_> {
             configured.iter().filter_map(|(_, config)| config.url.as_deref()).collect();
         if !urls.is_empty() {
             let urls = Vec::from_iter(urls).join(", ");
-            checks.push(Check::new("webhook", Ok(format!("it is asked at {urls}"))));
+            checks.push(Check::new("webhook", Ok(format!("the API server calls it at {urls}"))));
         }
         let served = self.served().await.unwrap_or_else(|fault| vec![Err(fault)]);
         let certificates = std::iter::once(trust(&configured, self.cluster.clock.now())).chain(served);

@@ -186,7 +186,7 @@ fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static 
     let origin = text("origin");
     let is_of_other = origin.is_some_and(|origin| origin != format!("http://{host}"));
     if !is_entry && (is_foreign || is_of_other) {
-        return Some("the request is of another page");
+        return Some("the request comes from another page");
     }
     let must_name = method == Method::POST && path != "/sign-in";
     (must_name && origin.is_none()).then_some("a change must name its Origin")
@@ -328,7 +328,7 @@ impl PageState {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         self.rights.as_ref().context("the page shows files: there is nothing to change")?;
         let known = verb_of(&row).filter(|known| known == verb);
-        let verb = known.with_context(|| format!("it is {}: {verb} isn't for that", text("state")))?;
+        let verb = known.with_context(|| format!("{verb} isn't possible in state {}", text("state")))?;
         let more = match more {
             Some(more) if verb == "extend" => {
                 Some(duration(more).map_err(|error| anyhow!(error))?.to_string())

@@ -33,7 +33,7 @@ pub enum ActionFailure {
     #[error("not allowed to get {}: grant it to the keeper's service account, since nothing below it may be paused in its place", describe(.0))]
     ForbiddenOwner(OwnerReference),
     /// The served schema of the owner has none of the fields of its rules.
-    #[error("{} has no field to be paused by: its schema has none of {fields}", describe(.owner))]
+    #[error("{} has no field that pauses it: its schema has none of {fields}", describe(.owner))]
     NoField { owner: OwnerReference, fields: String },
     /// An owner on the way up, or a Workload of Kueue, couldn't be read.
     #[error("failed to read {}", describe(.owner))]

@@ -330,7 +330,7 @@ impl Pauser {
             }
             Err(error) => {
                 let (namespace, error) = (&due.namespace, with_causes(&error));
-                warn!(%namespace, error, "Workloads of Kueue can't be read: goes on without");
+                warn!(%namespace, error, "Can't read Workloads of Kueue: going on without them");
                 Ok(Vec::new())
             }
         }
@@ -361,7 +361,7 @@ impl Pauser {
             // a list that fails must not hold up an end for long
             Err(error) if error.is_refusal() || self.handles.now().duration_since(due.deadline) > LATE => {
                 let (namespace, pod) = (&due.namespace, &due.name);
-                warn!(%namespace, %pod, %error, "Failed to list extensions: going by what the watch has shown");
+                warn!(%namespace, %pod, %error, "Failed to list extensions: using those that the watch has shown");
                 Ok(None)
             }
             Err(error) => Err(error.into()),

@@ -968,7 +968,7 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
             ),
             _ => (
                 "Pod",
-                "The pod was deleted, because Deployment web (apps/v1) was set going again after each pause. To run it again, create it again",
+                "The pod was deleted, because Deployment web (apps/v1) was resumed by another writer after each pause. To run it again, create it again",
             ),
         };
         assert_eq!(ended.object.kind.as_deref(), Some(kind));

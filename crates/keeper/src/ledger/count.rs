@@ -46,7 +46,7 @@ impl UsageCounter {
             };
             self.handles.usage.close();
             if let Err(failure) = result {
-                error!(error = with_causes(&failure), "Doesn't count what runs use: will try again");
+                error!(error = with_causes(&failure), "Can't count usage: will try again");
                 shutdown.run_until_cancelled(sleep(RETRY_RECORD)).await;
             }
         }

@@ -159,7 +159,7 @@ impl<'c> Session<'c> {
     async fn fail(&mut self, failure: &SessionFailure) {
         let error = with_causes(failure);
         if self.logged_failure.as_ref() != Some(&error) {
-            warn!(error, "Counts no use of runs at the moment: trying again");
+            warn!(error, "Can't count usage at the moment: trying again");
             self.logged_failure = Some(error);
         }
         sleep(RETRY).await;
@@ -193,7 +193,7 @@ impl<'c> Session<'c> {
             ledger.end_list(version, now);
             ledger.live()
         });
-        info!(runs, after_gap, goes_on = exact.is_some(), "Counts what runs use");
+        info!(runs, after_gap, goes_on = exact.is_some(), "Counting usage");
         Ok(self.save().await?)
     }
 

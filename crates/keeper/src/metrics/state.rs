@@ -53,7 +53,7 @@ impl Collector for MetricsSources {
         gauge("terminating_past_end", help, count(counts.past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
         let help =
-            "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";
+            "When the next pod expires, or the first waiting pod expired, in seconds since the epoch; absent if no pod expires";
         next.map_or(Ok(()), |next| {
             gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
         })?;
@@ -91,7 +91,7 @@ impl MetricsSources {
     fn encode_usage(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let shown = self.usage.with(|ledger| (ledger.totals().clone(), ledger.gaps()));
         let Some((totals, gaps)) = shown else { return Ok(()) };
-        let help = "Times for which some runs may be missing in the counters of their use: no keeper had run for minutes";
+        let help = "Gaps in which runs may be missing from the usage counters, because no keeper ran for minutes";
         let counter = ConstCounter::new(u64::from(gaps));
         counter.encode(encoder.encode_descriptor("usage_gaps", help, None, counter.metric_type())?)?;
         if totals.iter().next().is_none() {

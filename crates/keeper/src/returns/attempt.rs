@@ -103,7 +103,7 @@ impl Requeuer {
         let config = self.handles.config.get();
         let Some(rule) = config.table.rule(owner, &record.field) else {
             let (owner, field) = (describe(owner), &record.field);
-            warn!(%namespace, owner, field, "Not resumed: its record names a field that isn't paused by");
+            warn!(%namespace, owner, field, "Not resumed: its record names a field that doesn't pause its kind");
             return Ok(Attempt::NotOurs);
         };
         let known = known(owner, &found.metadata);

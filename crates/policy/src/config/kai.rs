@@ -66,7 +66,7 @@ impl Kai {
             ),
         }
         for plugin in plugins {
-            kai.add(plugin.line, "tiers: a second plugin minruntime, which isn't looked at here");
+            kai.add(plugin.line, "tiers: a second plugin minruntime, which Tenure ignores");
         }
         kai.problems.sort_by_key(|problem| problem.line);
         kai

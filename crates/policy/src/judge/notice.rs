@@ -26,7 +26,7 @@ pub(super) fn judge(
     let table = &case.config.table;
     let Some(found) = case.object(&object)? else { return Ok(Act::Leave("its owner is gone", coverage)) };
     if found.metadata.uid.as_deref() != Some(&object.uid) || found.metadata.deletion_timestamp.is_some() {
-        return Ok(Act::Leave("its owner is going or gone", coverage));
+        return Ok(Act::Leave("its owner is being deleted or gone", coverage));
     }
     let noted = OwnerObject(&found.value);
     if table.rules(&object).any(|rule| noted.is_paused(rule)) {

@@ -127,7 +127,7 @@ fn nothing_is_ended_by_the_clock_a_watch_a_queue_or_an_owner_that_says_otherwise
 
 #[test]
 fn an_owner_is_paused_unless_it_has_stopped_or_ended_or_the_pod_is_not_of_this_run() {
-    let gone = "its owner is going or gone";
+    let gone = "its owner is being deleted or gone";
     for (object, still_there, expected) in [
         (json!({}), true, "pause Deployment: MaxDurationExceeded"),
         (json!({"spec": {"replicas": 0}}), true, "PausedBefore"),

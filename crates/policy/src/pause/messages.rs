@@ -43,7 +43,7 @@ pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject
     let because = match reason.as_str() {
         PODS_READY_TIMEOUT => format!("too few of its pods were {}{}", in_time(queue), returns(state)),
         WORKLOAD_INACTIVE => format!(
-            "too few of its pods were {}, and it has come back as often as backoffLimitCount allows ({}): it stays so until {}",
+            "too few of its pods were {}, and it has come back as often as backoffLimitCount allows ({}): it stays paused until {}",
             in_time(queue),
             state.count,
             command("activate", &known.object)
@@ -55,7 +55,7 @@ pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject
 
 /// Returns the verb of a pause: Tenure sets a field itself, or has a controller set it.
 fn set(record: &PausedRecord) -> &'static str {
-    if is_shown(&record.field) { "Had a Command set" } else { "Set" }
+    if is_shown(&record.field) { "Sent a Command to set" } else { "Set" }
 }
 
 /// Returns "ready in time" with the source of the rule. The block may be that of a queue further up
@@ -164,7 +164,7 @@ impl PodDeletionCause {
             }
             Self::Outlives(owner) => format!("it runs on after all tries to pause {owner}"),
             Self::Finished(owner) => format!("{owner} has ended"),
-            Self::Undone(owner) => format!("{owner} was set going again after each pause"),
+            Self::Undone(owner) => format!("{owner} was resumed by another writer after each pause"),
         }
     }
 }
@@ -279,7 +279,7 @@ pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) 
             format!("Paused {when}: too few of its pods were ready in time. {}", to("requeue"))
         }
         WORKLOAD_INACTIVE => {
-            format!("Deactivated at {at:.0}: too few of its pods were ready, too often. {}", to("activate"))
+            format!("Deactivated at {at:.0}: its pods failed to get ready in time too often. {}", to("activate"))
         }
         DEACTIVATED => format!("Deactivated at {at:.0} by a person. {}", to("activate")),
         _ => {
@@ -434,7 +434,7 @@ mod tests {
         for (requeue_at, rest) in [(at, ": return 2 is at 2026-01-02T03:09:05Z"), (None, "")] {
             assert_eq!(of(PODS_READY_TIMEOUT, 2, requeue_at, &job()), format!("{because}{rest}"));
         }
-        let rest = ", and it has come back as often as backoffLimitCount allows (10): it stays so until kubectl tenure activate job.batch/train -n team";
+        let rest = ", and it has come back as often as backoffLimitCount allows (10): it stays paused until kubectl tenure activate job.batch/train -n team";
         assert_eq!(of(WORKLOAD_INACTIVE, 10, None, &job()), format!("{because}{rest}"));
         let mut nowhere = record(PODS_READY_TIMEOUT, "spec.suspend", json!(true), json!(false));
         nowhere.queue.clear();
@@ -443,7 +443,7 @@ mod tests {
         let object = ObjectReference { api_version: Some("v1".into()), namespace: None, ..job().object };
         let core = PausedObject { object, workload: None };
         let note = of(WORKLOAD_INACTIVE, 0, None, &core);
-        assert!(note.ends_with("(0): it stays so until kubectl tenure activate job/train"), "{note}");
+        assert!(note.ends_with("(0): it stays paused until kubectl tenure activate job/train"), "{note}");
     }
 
     #[test]
@@ -649,7 +649,7 @@ mod tests {
             ),
             (PodDeletionCause::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (PodDeletionCause::Finished(owner()), "Job train (batch/v1) has ended"),
-            (PodDeletionCause::Undone(owner()), "Job train (batch/v1) was set going again after each pause"),
+            (PodDeletionCause::Undone(owner()), "Job train (batch/v1) was resumed by another writer after each pause"),
         ] {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));

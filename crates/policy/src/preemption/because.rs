@@ -111,7 +111,7 @@ fn elastic(left: RemainingMembers, within_floor: bool) -> String {
         CountedMembers::Subgroups => "subgroups that have their minimum",
     };
     format!(
-        "its workload is elastic: of {running} {what} {evicted} would go and {rest} stay, where {min} must: {verdict}"
+        "its workload is elastic: {evicted} of {running} {what} would go and {rest} stay; at least {min} must stay: {verdict}"
     )
 }
 

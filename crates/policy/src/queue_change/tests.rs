@@ -141,7 +141,7 @@ fn a_deletion_says_who_loses_what() {
         deleted("a"),
         [
             "2 running workloads name queue \"a\": without the queue they have no ceiling, and only the default floors",
-            "queue \"b\" is below queue \"a\", and comes to the top, without the ceiling of 1h of queue \"root\": that concerns 4 running workloads",
+            "queue \"b\" is below queue \"a\", and becomes a top-level queue, without the ceiling of 1h of queue \"root\": this affects 4 running workloads",
         ]
     );
     assert_eq!(deleted("lonely"), Vec::<String>::new());

@@ -287,7 +287,7 @@ impl ElectionCandidate {
         let lease = self.call(self.leases.get_opt(&self.name)).await?;
         self.view.observe(lease, Instant::now());
         if self.view.is_not_ours() && self.leadership.end() {
-            warn!(identity = self.identity, "No longer leading: the lease has another's name");
+            warn!(identity = self.identity, "No longer leading: another process holds the lease");
         }
         Ok(())
     }

@@ -259,7 +259,7 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
         self.freshness.confirm(asked);
         let was = std::mem::replace(&mut self.logged_problem, LoggedProblem::Missing);
         if was != LoggedProblem::Missing && self.need != Need::Optional {
-            info!(kind = self.synced.what, "Not installed in the cluster: going on without it until it is");
+            info!(kind = self.synced.what, "Not installed in the cluster: going on without this kind");
         }
     }
 

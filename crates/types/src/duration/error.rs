@@ -31,7 +31,7 @@ pub enum DurationError {
     #[error("a duration is missing before or after a comma")]
     NoItem,
     /// Zero, which stands for none, beside other durations.
-    #[error("a duration of zero means none at all: leave it out beside others")]
+    #[error("a duration of zero means no notice: it can't stand beside others")]
     ZeroAmongOthers,
     /// More durations than a field may have.
     #[error("there are more than 8 durations: leave some out")]

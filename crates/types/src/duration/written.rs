@@ -85,7 +85,7 @@ impl<D: Grammar> JsonSchema for Written<D> {
 /// The messages of rules that two grammars have.
 pub(super) const OUT_OF_RANGE: &str = "is out of range: the longest duration is about 292 years";
 pub(super) const TOO_MANY: &str = "there are more than 8 durations: leave some out";
-pub(super) const ZERO_AMONG_OTHERS: &str = "a duration of zero means none at all: leave it out beside others";
+pub(super) const ZERO_AMONG_OTHERS: &str = "a duration of zero means no notice: it can't stand beside others";
 
 /// Returns the schema of a text of up to `longest` characters. The text must match the first rule,
 /// in CEL, whose message is "must be" and `expected`, and the further rules, which have their own

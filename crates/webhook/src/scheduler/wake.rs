@@ -95,7 +95,7 @@ impl NominationNudger {
                     self.wait_on(due.filter(|other| other.priority > *priority), now);
                     return;
                 }
-                Ok(WakeResult::NotNeeded) => debug!(%namespace, %name, "Waits no more"),
+                Ok(WakeResult::NotNeeded) => debug!(%namespace, %name, "Doesn't wait any more"),
                 Err(error) => {
                     warn!(%namespace, %name, error = with_causes(&error), "Failed to wake a pod: trying again");
                     self.wait_on(std::iter::once(failed(waiter)).chain(due), now);

@@ -71,7 +71,7 @@ fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     }));
     if answer.elastic && !answer.protected.is_empty() {
         sentences.push(
-            "its workload is elastic: of its pods it may lose those that it doesn't take to run, at any time"
+            "its workload is elastic: it may lose pods beyond its minimum at any time"
                 .into(),
         );
     }
@@ -132,7 +132,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
                     "its end isn't known: you may not read queues, and no {EXPIRES_AT_ANNOTATION} is noted"
                 )
             }
-            Some(ceiling) => format!("{ceiling}: counted from when it is scheduled, which it is not"),
+            Some(ceiling) => format!("{ceiling}: counted from the pod's scheduling, and the pod isn't scheduled yet"),
             None => "no ceiling applies".into(),
         }];
     };
@@ -143,7 +143,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         _ if answer.end_is_hidden => format!("as its workload shows ({EXPIRES_AT_ANNOTATION})"),
         Some(ceiling) if answer.shows_end => {
             format!(
-                "{ceiling}, which has changed while it ran: until then it goes on ({EXPIRES_AT_ANNOTATION})"
+                "{ceiling}, which was shortened during the run: the grace ends then ({EXPIRES_AT_ANNOTATION})"
             )
         }
         ceiling => ceiling.unwrap_or_default() + &since,
@@ -165,7 +165,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     }
     if answer.would.as_ref().is_some_and(|would| would.dry_run) {
         sentences.push(
-            "the keeper runs dry: what follows is what it would do, and it reports that in events".into(),
+            "the keeper is in dry-run mode: it only reports the following in events".into(),
         );
     }
     sentences.extend(answer.would.as_ref().map(then));

@@ -157,7 +157,7 @@ impl PrometheusServer {
             Ok(Answer { error: Some(error), .. }) => bail!("Prometheus at {url} answers: {error}"),
             Ok(Answer { data: Some(Data { result }), .. }) if status.is_success() => Ok(result),
             _ => bail!(
-                "what answers at {url} is no Prometheus: it answers {status} to /api/v1/{call}: give the URL below which that is"
+                "the server at {url} is not Prometheus: it answers {status} to /api/v1/{call}: give the URL in front of /api/v1"
             ),
         }
     }

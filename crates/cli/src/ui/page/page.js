@@ -174,7 +174,7 @@ function next(row) {
     case "Inactive": return { text: `inactive${since(row.pausedAt)}, until it is activated` };
     case "Exempt": return { text: `never touched (${row.reason})` };
     case "Terminating": return { text: "terminating" };
-    case "Expired": return { text: runsDry ? "would be paused: the keeper runs dry" : `over its ceiling for ${words(at - expires)}`, at: expires };
+    case "Expired": return { text: runsDry ? "would be paused: the keeper is in dry-run mode" : `over its ceiling for ${words(at - expires)}`, at: expires };
     default:
   }
   if (expires) return { text: `${runsDry ? "would end" : "ends"} in ${words(expires - at)}`, at: expires };
@@ -330,7 +330,7 @@ function Notes() {
   const notes = [
     known.lost,
     known.error && `The cluster can't be read: ${known.error}`,
-    facts.runsDry && "The keeper runs dry: what is over its ceiling would be paused, and runs on.",
+    facts.runsDry && "The keeper is in dry-run mode: workloads past their ceiling run on.",
     facts.only && `Only namespace ${facts.only} is shown.`,
     ...(known.parts.warnings ?? []),
   ].filter(Boolean);
@@ -343,7 +343,7 @@ function Free() {
   const names = new Set(rows.flatMap(({ free }) => amounts(free).map(([name]) => name)));
   if (!names.size) return null;
   return html`<section class="free" aria-label="GPUs that come free">
-    <h2>${known.parts.facts?.runsDry ? "GPUs that would come free, if the keeper didn't run dry" : "GPUs that come free, at the latest"}</h2>
+    <h2>${known.parts.facts?.runsDry ? "GPUs that would come free without the keeper's dry run" : "GPUs that come free, at the latest"}</h2>
     <ol>${rows.slice(0, 6).map(({ by, free }) => html`<li key=${by}>
       <b>${amounts(free).map(([name, amount]) => (names.size > 1 ? `${amount} ${name}` : amount)).join(", ")}</b>
       ${" "}by ${clock(time(by))} <small>in ${words(time(by) - now())}</small></li>`)}</ol>
@@ -569,7 +569,7 @@ function Simulated({ report }) {
     <td>${of.waitP95 === null ? "" : words(of.waitP95 * 1000)}</td><td>${of.cut}</td><td>${of.preempted}</td><td>${amount(of.lost)}</td></tr>`;
   return html`
     <p class="said" role="status">${report.sentence}</p>
-    <p><small>${report.depth === "schedule" ? "Who is cut is exact; the second table is an estimate." : "A replay: the runs as they were. Who is cut is exact; no run is scheduled otherwise."}
+    <p><small>${report.depth === "schedule" ? "Who is cut is exact; the second table is an estimate." : "A replay: runs keep their start times. Which runs are cut is exact; nothing is rescheduled."}
       ${" "}${(report.missing ?? []).map((of) => `Missing: ${of}. `)}</small></p>
     <table class="simulated"><caption>Each queue before (${report.baseline}) and after (${report.policy}), in ${unit}</caption>
       <thead><tr><th scope="col">Queue</th><th scope="col">Before and after</th><th scope="col">${unit}</th><th scope="col">Jobs</th><th scope="col">Cut</th>
