@@ -92,7 +92,7 @@ fn bad(field: &str, value: &Value, rule: &str) -> Verdict {
 fn runai_durations() -> Vec<Case> {
     let duration = "must be a duration such as 90m, 1h30m or 7d";
     let zero = "must be greater than zero";
-    let (zero_among, nine) = ("leave it out beside others", "1s,2s,3s,4s,5s,6s,7s,8s,9s");
+    let (zero_among, nine) = ("it can't stand beside others", "1s,2s,3s,4s,5s,6s,7s,8s,9s");
     let max_duration = |text: &str, verdict: Verdict| runai(json!({"maxDuration": text}), verdict);
     let refused_for =
         |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));

@@ -63,7 +63,7 @@ pub struct ChangeArgs<C: Args> {
 
 /// A command that changes workloads. Implemented by each command's own module.
 pub trait ChangeCommand {
-    /// The verb of the command, as in messages: "to resume takes the rights to …".
+    /// The verb of the command, as in messages: "to resume requires the rights to …".
     const VERB: &'static str;
 
     /// True if the command pauses running workloads. False if it changes paused workloads.
@@ -262,7 +262,9 @@ impl<C: ChangeCommand> Changer<C> {
         match self.cluster.client.request_text(request).await {
             Err(error) if is_forbidden(&error) => {
                 let (error, verb, place) = (explain(error), C::VERB, object.place(IN_NAMESPACE));
-                bail!("{error}\nTo {verb} {object} requires the right to create commands.bus.volcano.sh{place}")
+                bail!(
+                    "{error}\nTo {verb} {object} requires the right to create commands.bus.volcano.sh{place}"
+                )
             }
             Err(error) if !is_stale(&error) => Err(explain(error)),
             _ => Ok(()),
@@ -293,5 +295,8 @@ fn refused<C: ChangeCommand>(object: ObjectName<'_>, error: kube::Error) -> Erro
         return explain(error);
     }
     let (error, verb, kinds) = (explain(error), C::VERB, object.kind.plural());
-    anyhow!("{error}\nTo {verb} requires the rights to get and to patch {kinds}{}", object.place(IN_NAMESPACE))
+    anyhow!(
+        "{error}\nTo {verb} requires the rights to get and to patch {kinds}{}",
+        object.place(IN_NAMESPACE)
+    )
 }

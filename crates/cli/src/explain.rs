@@ -132,7 +132,11 @@ async fn answer(
         let paused =
             paused.map(|of| format!("; it has paused {of}: kubectl tenure explain {of} -n {namespace}"));
         let (knows, paused) = (snapshot.table.knows(of), paused.unwrap_or_default());
-        ensure!(knows, "Tenure doesn't pause a {}: explain one of its pods, or an object that it controls{paused}", of.kind);
+        ensure!(
+            knows,
+            "Tenure doesn't pause a {}: explain one of its pods, or an object that it controls{paused}",
+            of.kind
+        );
     }
     let (count, first) = pods(snapshot, namespace, (of, group)).await?;
     let (paused, note) = match pause(snapshot, namespace, named).await? {

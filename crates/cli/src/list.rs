@@ -159,8 +159,9 @@ impl List {
         if self.runs_dry {
             let mut expired = rows.iter_mut().filter(|row| row.state == WorkloadState::Expired).peekable();
             if expired.peek().is_some() {
-                self.gatherer
-                    .warn("the keeper is in dry-run mode: Expired workloads would be paused, and run on".into());
+                self.gatherer.warn(
+                    "the keeper is in dry-run mode: Expired workloads would be paused, and run on".into(),
+                );
             }
             expired.for_each(|row| row.reason = Some("DryRun".into()));
         }

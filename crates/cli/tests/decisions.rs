@@ -678,9 +678,12 @@ fn what_tenure_does_not_pause_is_not_of_workload() {
     for (object, expected) in [
         (
             "rs/web-1",
-            "error: ReplicaSet ns/web-1 is controlled by deployment/web, which is what Tenure pauses: explain that\n",
+            "error: ReplicaSet ns/web-1 is controlled by deployment/web, which Tenure pauses instead: explain that\n",
         ),
-        ("cronjob/nightly", "error: Tenure doesn't pause a CronJob: explain one of its pods, or an object that it controls\n"),
+        (
+            "cronjob/nightly",
+            "error: Tenure doesn't pause a CronJob: explain one of its pods, or an object that it controls\n",
+        ),
         ("job/gone", "error: job/gone is not among the objects that were read\n"),
         ("job", "error: no name after \"job\": name an object as in deployment/test\n"),
     ] {

@@ -44,8 +44,7 @@ use target::TargetState;
 pub const KEEPER: &str = "tenure-keeper";
 
 /// The message about a workload that the keeper may not read, and of which it has seen no pod.
-const UNREADABLE: &str =
-    "The keeper may not read it: only a workload that Tenure pauses, or a pod without an owner, gets more time";
+const UNREADABLE: &str = "The keeper may not read it: only a workload that Tenure pauses, or a pod without an owner, gets more time";
 
 /// The message about a workload of which no pod is in a queue.
 const NO_POD: &str = "Waits until one of its pods runs in a queue: until then no ceiling ends its run";

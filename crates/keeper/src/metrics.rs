@@ -164,7 +164,7 @@ impl QueueCounters {
         let help =
             "Pauses and deletions that the API server or an admission webhook refused, by queue and kind";
         let refused_pauses = Counters::register(registry, "refused_pauses", help, OBJECT);
-        let help = "Pauses of workloads whose earlier pause was set back, by queue and kind";
+        let help = "Pauses of workloads whose earlier pause was undone, by queue and kind";
         let reversed_pauses = Counters::register(registry, "reversed_pauses", help, OBJECT);
         let help = "Workloads evicted because their pods weren't ready in time, by queue and cause";
         let labels = ["family", "queue", "cause"];

@@ -186,7 +186,7 @@ pub fn no_such_target(extension: &Extension) -> String {
 /// Returns the message about a target of a kind that Tenure doesn't pause.
 pub fn not_paused(kind: &str) -> String {
     format!(
-        "Tenure doesn't pause a {kind}: name the object that kubectl tenure list shows: one that the {kind} controls, or a pod"
+        "Tenure doesn't pause a {kind}: name an object that the {kind} controls, as kubectl tenure list shows it, or a pod"
     )
 }
 
@@ -212,9 +212,7 @@ pub fn event(extension: &Extension) -> Option<(EventReason, String)> {
         ExtensionState::Denied => {
             (EventReason::ExtensionDenied, format!(": {asked} more was denied by {by}{message}"))
         }
-        ExtensionState::Used => {
-            (EventReason::ExtensionUsed, ": the run that got the time has ended".into())
-        }
+        ExtensionState::Used => (EventReason::ExtensionUsed, ": the run that got the time has ended".into()),
         ExtensionState::Expired => (EventReason::ExtensionExpired, format!(" has expired{message}")),
     };
     Some((reason, format!("Extension {name}{text}")))

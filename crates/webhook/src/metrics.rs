@@ -112,11 +112,7 @@ impl PreemptionMetrics {
                 "wake_ups",
                 "Wake-ups of preemptors at the end of a floor in their way",
             ),
-            waiting: default(
-                registry,
-                "waiting_preemptors",
-                "Preemptors that wait for the end of a floor",
-            ),
+            waiting: default(registry, "waiting_preemptors", "Preemptors that wait for the end of a floor"),
             kept: default(
                 registry,
                 "kept_resource_seconds",

@@ -166,7 +166,7 @@ async fn a_workload_is_explained_while_it_runs_and_when_it_was_paused() {
     let sets = world.cluster.kubectl(&["get", "replicasets", "-n", name, "-o", "name"]).await.unwrap();
     let set = sets.success().unwrap();
     let below = in_namespace(world, name, &["explain", set.trim()]).await.bad();
-    assert!(below.ends_with("is controlled by deployment/web, which is what Tenure pauses: explain that\n"));
+    assert!(below.ends_with("is controlled by deployment/web, which Tenure pauses instead: explain that\n"));
 
     world.apply(&runai_queue("ex-workload", "", "1s")).await;
     namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;

@@ -592,7 +592,7 @@ async fn who_may_not_resume_sees_which_right_is_missing() {
     );
     assert!(output.contains("cannot patch resource"), "{output}");
     let hint =
-        format!("To resume takes the rights to get and to patch deployments.apps in namespace {name}\n");
+        format!("To resume requires the rights to get and to patch deployments.apps in namespace {name}\n");
     assert!(output.ends_with(&hint), "{output}");
 }
 

@@ -78,7 +78,7 @@ async fn a_user_without_rights_is_shown_what_is_forbidden() {
     for verb in ["resume", "requeue", "activate", "deactivate"] {
         let said = run(world, &[&[verb, "job/a"][..], &AS_JANE].concat()).await.bad();
         let expected = format!(
-            "Error from server (Forbidden): jobs.batch \"a\" is forbidden: User \"jane\" cannot get resource \"jobs\" in API group \"batch\" in the namespace \"default\"{of_namespace}\nTo {verb} takes the rights to get and to patch jobs.batch in namespace default\n"
+            "Error from server (Forbidden): jobs.batch \"a\" is forbidden: User \"jane\" cannot get resource \"jobs\" in API group \"batch\" in the namespace \"default\"{of_namespace}\nTo {verb} requires the rights to get and to patch jobs.batch in namespace default\n"
         );
         assert_eq!(said, expected);
     }

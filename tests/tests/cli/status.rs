@@ -63,7 +63,7 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     for (check, expected) in [
         ("definitions", "queues.scheduling.run.ai (v3alpha1)"),
         ("leader", "keeper-0 leads, and has renewed Lease tenure-system/tenure-keeper"),
-        ("webhook", "it is asked at https://127.0.0.1:"),
+        ("webhook", "the API server calls it at https://127.0.0.1:"),
         ("certificate", "good until 20"),
         ("admission", "the API server asks the webhook"),
         ("queues", "every queue that a pod names exists"),
@@ -128,7 +128,7 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     a_dry_run_is_told(&world, &namespace).await;
 }
 
-/// A keeper that runs dry, with the arguments that the chart renders.
+/// A keeper in dry-run mode, with the arguments that the chart renders.
 async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
     let of_release = Namespace::of(world, RELEASE_NAMESPACE);
     let keeper = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "tenure-keeper", "namespace": RELEASE_NAMESPACE}});
@@ -138,7 +138,7 @@ async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
     of_release.patch(&keeper, &json!({"spec": {"template": {"spec": {"containers": dry}}}})).await;
     let leader = checks(&run(world, &["status", "-o", "json"]).await);
     let (status, message) = of(&leader, "leader");
-    assert!(status == "OK" && message.contains("runs dry"), "{status} {message}");
+    assert!(status == "OK" && message.contains("is in dry-run mode"), "{status} {message}");
 
     namespace.create(&bare_pod(namespace.name(), "overdue", &in_runai_queue("dry"), &NOTHING)).await;
     let expired = async || {
@@ -151,5 +151,5 @@ async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
         "{said:?}"
     );
     let explained = in_namespace(world, namespace.name(), &["explain", "pod/overdue"]).await.good();
-    assert!(explained.contains("the keeper runs dry"), "{explained}");
+    assert!(explained.contains("the keeper is in dry-run mode"), "{explained}");
 }

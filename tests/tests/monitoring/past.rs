@@ -325,8 +325,7 @@ async fn a_token_is_sent_and_what_answers_otherwise_is_no_prometheus() {
     });
     let arguments = [&[&*url, "--prometheus-token", file.to_str().unwrap()], &POLICY[..]].concat();
     let said = String::from_utf8(simulate(&arguments).stderr).unwrap();
-    let expected =
-        format!("what answers at {url} is no Prometheus: it answers 200 OK to /api/v1/query_range");
+    let expected = format!("the server at {url} is not Prometheus: it answers 200 OK to /api/v1/query_range");
     assert!(said.contains(&expected), "{said}");
     let head = asked.join().unwrap();
     assert!(head.contains(&"authorization: Bearer secret".to_owned()), "{head:?}");

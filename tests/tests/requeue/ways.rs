@@ -247,7 +247,8 @@ async fn a_deactivation_whose_command_is_refused_leaves_no_record() {
         cluster.kubectl(&[arguments, &["-n", name]].concat()).await.unwrap().success().unwrap();
     }
     let user = cluster.service_account_kubeconfig(name, "user").await.unwrap();
-    let refusal = "To deactivate job.batch.volcano.sh/job takes the right to create commands.bus.volcano.sh";
+    let refusal =
+        "To deactivate job.batch.volcano.sh/job requires the right to create commands.bus.volcano.sh";
     let refused = async || {
         let (is_success, _, stderr) = plugin_of(scene.world, &user, name, &["deactivate", VOLCANO_JOB]).await;
         assert!(!is_success, "{stderr}");

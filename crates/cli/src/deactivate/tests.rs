@@ -84,9 +84,9 @@ fn where_there_is_nothing_to_stop_a_message_says_so() {
             job(&[("paused", &before), ("active", "false")], true),
             "is deactivated already. To let it go on: kubectl tenure activate job.batch/test -n ns",
         ),
-        ("job", job(&[], true), "is paused already, and not by Tenure: its spec.suspend is true"),
+        ("job", job(&[], true), "is paused already, but not by Tenure: its spec.suspend is true"),
         ("job", ended, "has ended"),
-        ("job", copy, "controlled by jobset/set, which is what Tenure pauses: deactivate that"),
+        ("job", copy, "controlled by jobset/set, which Tenure pauses instead: deactivate that"),
         (
             "rollout",
             object(&[], &json!({"replicas": 1})),

@@ -55,7 +55,7 @@ fn what_somebody_has_set_since_stays() {
 fn a_field_that_the_server_keeps_is_a_failure() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert!(message(&resumption, &paused).unwrap_err().contains("spec.replicas is 0 still"));
+    assert!(message(&resumption, &paused).unwrap_err().contains("spec.replicas is still 0"));
 }
 
 #[test]

@@ -50,7 +50,8 @@ impl Inspector<'_> {
     async fn leader(&self, keeper: &Deployment) -> Result<(CheckResult, Option<String>), CheckFailure> {
         let (namespace, name) = (keeper.namespace().unwrap_or_default(), keeper.name_any());
         if is_dry_run(keeper) {
-            let message = format!("{namespace}/{name} is in dry-run mode: it pauses nothing, and has no Lease");
+            let message =
+                format!("{namespace}/{name} is in dry-run mode: it pauses nothing, and has no Lease");
             return Ok((Ok(message), None));
         }
         let logs = format!("kubectl logs -n {namespace} deployment/{name}");

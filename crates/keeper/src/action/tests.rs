@@ -551,12 +551,12 @@ async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
         pauser.handles.cluster.with(|index| index.apply_queue("demo", &longer));
     };
     let (acted, ()) = tokio::join!(act(&pauser, &server, 0), lengthened);
-    assert_eq!(acted, saw("put off: what it rests on has just changed", &[]));
+    assert_eq!(acted, saw("put off: its facts have just changed", &[]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_gets_ready_while_the_dry_run_of_its_eviction_hangs_goes_on() {
-    let changed = saw("put off: what it rests on has just changed", &[]);
+    let changed = saw("put off: its facts have just changed", &[]);
     for (ready, expected) in [("False", saw("deleted", &[DELETED])), ("True", changed)] {
         let (server, pauser, group) = undone(0, LATER, json!({"waitForPodsReady": {"timeout": "1s"}}));
         server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));

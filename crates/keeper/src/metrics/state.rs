@@ -52,8 +52,7 @@ impl Collector for MetricsSources {
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
         gauge("terminating_past_end", help, count(counts.past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
-        let help =
-            "When the next pod expires, or the first waiting pod expired, in seconds since the epoch; absent if no pod expires";
+        let help = "When the next pod expires, or the first waiting pod expired, in seconds since the epoch; absent if no pod expires";
         next.map_or(Ok(()), |next| {
             gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
         })?;
@@ -91,7 +90,8 @@ impl MetricsSources {
     fn encode_usage(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let shown = self.usage.with(|ledger| (ledger.totals().clone(), ledger.gaps()));
         let Some((totals, gaps)) = shown else { return Ok(()) };
-        let help = "Gaps in which runs may be missing from the usage counters, because no keeper ran for minutes";
+        let help =
+            "Gaps in which runs may be missing from the usage counters, because no keeper ran for minutes";
         let counter = ConstCounter::new(u64::from(gaps));
         counter.encode(encoder.encode_descriptor("usage_gaps", help, None, counter.metric_type())?)?;
         if totals.iter().next().is_none() {

@@ -279,7 +279,7 @@ pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) 
             format!("Paused {when}: too few of its pods were ready in time. {}", to("requeue"))
         }
         WORKLOAD_INACTIVE => {
-            format!("Deactivated at {at:.0}: its pods failed to get ready in time too often. {}", to("activate"))
+            format!("Deactivated at {at:.0}: its pods failed to get ready too often. {}", to("activate"))
         }
         DEACTIVATED => format!("Deactivated at {at:.0} by a person. {}", to("activate")),
         _ => {
@@ -649,7 +649,10 @@ mod tests {
             ),
             (PodDeletionCause::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (PodDeletionCause::Finished(owner()), "Job train (batch/v1) has ended"),
-            (PodDeletionCause::Undone(owner()), "Job train (batch/v1) was resumed by another writer after each pause"),
+            (
+                PodDeletionCause::Undone(owner()),
+                "Job train (batch/v1) was resumed by another writer after each pause",
+            ),
         ] {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));

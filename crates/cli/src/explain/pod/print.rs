@@ -70,10 +70,7 @@ fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         many => sentence(first, &format!("against each of the {many} other top-level queues"), now),
     }));
     if answer.elastic && !answer.protected.is_empty() {
-        sentences.push(
-            "its workload is elastic: it may lose pods beyond its minimum at any time"
-                .into(),
-        );
+        sentences.push("its workload is elastic: it may lose pods beyond its minimum at any time".into());
     }
     sentences.extend(answer.priority_class_trouble.clone());
     sentences.extend(answer.preemption_toleration.as_ref().map(|toleration| tolerated(toleration, now)));
@@ -132,7 +129,9 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
                     "its end isn't known: you may not read queues, and no {EXPIRES_AT_ANNOTATION} is noted"
                 )
             }
-            Some(ceiling) => format!("{ceiling}: counted from the pod's scheduling, and the pod isn't scheduled yet"),
+            Some(ceiling) => {
+                format!("{ceiling}: counted from the pod's scheduling, and the pod isn't scheduled yet")
+            }
             None => "no ceiling applies".into(),
         }];
     };
@@ -164,9 +163,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         sentences.push(format!("its workload gets a notice at {}", notices.join(", and at ")));
     }
     if answer.would.as_ref().is_some_and(|would| would.dry_run) {
-        sentences.push(
-            "the keeper is in dry-run mode: it only reports the following in events".into(),
-        );
+        sentences.push("the keeper is in dry-run mode: it only reports the following in events".into());
     }
     sentences.extend(answer.would.as_ref().map(then));
     // only the queue says whether it comes back by itself
