@@ -202,7 +202,7 @@ async fn delegate_creates_queues_below_own_queues_and_nowhere_else() {
         }
         for parent in ["sales", "bounded", &neighbour.top, "missing"] {
             assert_refused(&part.create(name, &below(parent)).await, &format!(
-                "spec.parentQueue: Invalid value: \"{parent}\": a queue is created below queue \"{parent}\", or moved there, by users who may update that, which user \"{user}\" may not: name another parent, or have the right granted"
+                "spec.parentQueue: Invalid value: \"{parent}\": only users who may update queue \"{parent}\" may create queues below it or move queues there, which user \"{user}\" may not: name another parent, or have the right granted"
             ));
         }
     })
@@ -217,12 +217,12 @@ async fn delegate_moves_queues_within_their_part_and_neither_in_nor_out() {
         for parent in ["sales", "bounded", &neighbour.left] {
             assert_refused(
                 &part.patch(V3, &part.left, &below(parent)).await,
-                &format!("spec.parentQueue: Invalid value: \"{parent}\": a queue is created below queue \"{parent}\", or moved there"),
+                &format!("spec.parentQueue: Invalid value: \"{parent}\": only users who may update queue \"{parent}\" may create queues below it"),
             );
         }
         for top in [json!(null), json!("")] {
             let refused = part.patch(V3, &part.left, &json!({"parentQueue": top})).await;
-            assert_refused(&refused, "spec.parentQueue: Required value: a queue is created at the top, or moved there");
+            assert_refused(&refused, "spec.parentQueue: Required value: only users who may update all queues may create queues at the top");
         }
         // the parent of the top of the part is the administrators'
         let refused = part.patch(V3, &part.top, &below("sales")).await;
@@ -235,7 +235,7 @@ async fn delegate_moves_queues_within_their_part_and_neither_in_nor_out() {
         part.await_right("update", &own).await;
         assert_refused(
             &part.patch(V3, &own, &below(&part.top)).await,
-            &format!("spec.parentQueue: Invalid value: \"{}\": must stay \"sales\": a queue is moved away from queue \"sales\" by users who may update that, which user \"{}\" may not", part.top, part.name),
+            &format!("spec.parentQueue: Invalid value: \"{}\": must stay \"sales\": only users who may update queue \"sales\" may move queues away from it, which user \"{}\" may not", part.top, part.name),
         );
         world.apply(&queue(&own, &json!({"parentQueue": ""}))).await;
         let refused = part.patch(V3, &own, &below(&part.top)).await;
