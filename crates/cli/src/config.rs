@@ -22,9 +22,9 @@ pub enum ConfigCommand {
 
 /// Check a configuration file, and print the values that apply with it
 ///
-/// The file is for --config of tenure-keeper and tenure-webhook, or a configuration of KAI-Scheduler, of which the
-/// plugin minruntime counts; either may be in a ConfigMap. KAI silently takes a value that it can't read as 0s or lca:
-/// here that is an error, and the table has the value that KAI takes. No cluster is needed.
+/// The file is one for --config of tenure-keeper and tenure-webhook, or a configuration of KAI-Scheduler, of which
+/// only plugin minruntime counts. Either may be in a ConfigMap. KAI silently replaces a value that it can't read by 0s
+/// or lca: here that is an error, and the table has the value that KAI uses. No cluster is needed.
 ///
 /// FROM says whether a value is from the file or a default.
 #[derive(Clone, Debug, Args)]
@@ -45,8 +45,8 @@ pub struct CheckArgs {
 }
 
 impl ConfigCommand {
-    /// Runs the command. Values are printed even if KAI takes some of them for others; the error
-    /// then has these.
+    /// Runs the command. Prints the values even if KAI reads some of them differently. The error
+    /// then names these values.
     pub fn run(self) -> Result<()> {
         let Self::Check(CheckArgs { file, output }) = self;
         let (name, file) = read(&file)?;

@@ -108,7 +108,7 @@ struct WorkloadExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// The rights to use the queues that its pod template names, if it has no pods in a queue and
-    /// queues take a right.
+    /// queues require a right.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     queue_access: Vec<QueueAccess>,
     /// The pod whose run ends first. Null: no pod is in a queue.

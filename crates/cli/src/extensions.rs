@@ -73,7 +73,7 @@ pub struct ApproveArgs {
     message: Option<String>,
 }
 
-/// Deny requests for more time, or take back what was granted
+/// Deny requests for more time, or revoke grants
 ///
 /// Requires the rights to approve extensions and to patch extensions/status.
 #[derive(Clone, Debug, Args)]

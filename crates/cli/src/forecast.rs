@@ -1,4 +1,4 @@
-//! `kubectl tenure forecast`: what comes free by when at the latest, by ceilings alone.
+//! `kubectl tenure forecast`: the resources that ceilings free, and by when at the latest.
 //!
 //! `occupants` reads the pods, `bound` computes without a cluster, and `answer` makes the text.
 //! `ui` uses `occupants` and `answer`, too. The result is an upper bound: most pods end sooner.
@@ -24,11 +24,11 @@ use crate::{
 use answer::{Forecast, ForecastTable};
 use occupants::ClusterRoom;
 
-/// Show what comes free by when at the latest
+/// Show what comes free, and by when at the latest
 ///
-/// A bound, and no estimate: the time at which each pod has ended at the latest, by the ceiling of its queue alone. It adds
-/// ten minutes, within which the keeper acts even if its owners resist, and the grace period of the pod. Most pods end sooner.
-/// Pods without a ceiling are listed apart. The bound doesn't hold once more time is granted or a queue is changed. It doesn't
+/// A bound, not an estimate: the latest time at which each pod has ended, by the ceiling of its queue alone. The bound
+/// includes ten minutes for the keeper, even if owners resist, and the grace period of the pod. Most pods end sooner. Pods
+/// without a ceiling are listed separately. The bound doesn't hold once more time is granted or a queue is changed. It doesn't
 /// say which workload gets the room.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\

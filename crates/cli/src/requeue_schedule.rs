@@ -33,7 +33,7 @@ const ROWS: i32 = 30;
 /// The largest number of rows.
 const MOST_ROWS: i32 = 100_000;
 
-/// Show when a workload whose pods don't get ready comes back, and when it is given up
+/// Show when a workload whose pods don't get ready comes back, and when it is deactivated
 ///
 /// A workload that doesn't have enough ready pods within the timeout is paused. It comes back after a delay, which grows
 /// from one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has

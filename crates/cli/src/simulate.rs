@@ -55,14 +55,13 @@ use trace::{Columns, TraceOptions};
 
 /// Show what other ceilings and floors would have done to the runs of the past
 ///
-/// The past is that of a cluster, as far as its objects are still there or Prometheus knows of them, or a trace, or made up.
-/// The runs stay as they were:
-/// it is exact who is cut and which preemptions a floor forbids. No run is scheduled otherwise, so that no other run uses what
-/// becomes free. A run that a ceiling has ended in the past ends there in each replay.
+/// The past is that of a cluster, as far as its objects still exist or Prometheus has their metrics, or a trace, or made up.
+/// Runs keep their start times: which runs are cut, and which preemptions a floor forbids, is exact. Nothing is rescheduled,
+/// so no other run uses the freed room. A run that a ceiling ended in the past ends there in each replay.
 ///
-/// NEARLY FINISHED are runs that are cut, and would have ended soon. EXTENDABLE are runs that are cut, and get the rest of
-/// their time from their queue by itself, if their users ask. AVOIDED are preemptions that a floor forbids to every
-/// preemptor. PERHAPS AVOIDED are preemptions that a floor forbids to preemptors of some queues: the past doesn't name the
+/// NEARLY FINISHED counts cut runs that would have ended soon. EXTENDABLE counts cut runs whose queue grants the rest of
+/// their time without approval, if their users ask. AVOIDED counts preemptions that a floor forbids to every preemptor.
+/// PERHAPS AVOIDED counts preemptions that a floor forbids to preemptors of some queues: the past doesn't name the
 /// preemptor.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -81,8 +80,8 @@ pub struct SimulateArgs {
     #[command(flatten)]
     prometheus: PrometheusArgs,
 
-    /// The columns of a CSV file, or other ones of sacct: FIELD=COLUMN, of id, submit, start, end, gpus, cpus, queue, user,
-    /// priority and state
+    /// The columns of a CSV file, or other columns of sacct: FIELD=COLUMN, of id, submit, start, end, gpus, cpus, queue,
+    /// user, priority and state
     #[arg(long, value_name = "FIELD=COLUMN,...", requires = "trace")]
     columns: Option<Columns>,
 
@@ -94,7 +93,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", default_value_t = 3_000, requires = "generate")]
     jobs: u32,
 
-    /// Another seed makes up other jobs
+    /// The seed of the made-up jobs
     #[arg(long, value_name = "N", default_value_t = 1, requires = "generate")]
     seed: u64,
 
@@ -138,7 +137,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "4h")]
     nearly_within: ExtendedDuration,
 
-    /// What a run loses that is preempted sooner than this counts as lost early
+    /// The time that a run loses counts as lost early if the run is preempted sooner than this
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
     lost_within: ExtendedDuration,
 
@@ -166,7 +165,8 @@ struct SourceArgs {
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["prometheus", "from_cluster"])]
     trace: Option<String>,
 
-    /// Take the pods that kube-state-metrics has told this Prometheus of. With --from-cluster: by the cluster's queues
+    /// Take the pods in this Prometheus, from the metrics of kube-state-metrics. With --from-cluster: by the cluster's
+    /// queues
     #[arg(long, value_name = "URL", value_parser = prometheus_url)]
     prometheus: Option<Uri>,
 
@@ -184,9 +184,9 @@ enum SimulateFormat {
     Json,
     /// The same as YAML
     Yaml,
-    /// The runs as they would have been: a trace again. With --sweep its table
+    /// The runs as they would have been, as a trace. With --sweep: its table
     Csv,
-    /// A picture: what each queue has used, and would have
+    /// A picture: what each queue has used, and would have used
     Svg,
 }
 

@@ -1,8 +1,8 @@
 //! One reading of a cluster or of files, from which commands answer.
 //!
 //! Made by all commands that answer from queues or pods. The objects go into the index of the
-//! keeper, `tenure_index`, so that the plugin computes what the keeper does. An object that can't
-//! be read is left out, with a warning.
+//! keeper, `tenure_index`, so that the plugin computes the same results as the keeper. An object
+//! that can't be read is left out, with a warning.
 
 mod claims;
 mod cluster;
@@ -63,7 +63,7 @@ pub struct Snapshot {
     documents: Vec<Document>,
     /// The time of the answer, by the clock of the API server or by a flag.
     pub now: Timestamp,
-    /// The keeper's own arithmetic. It keeps no pods here.
+    /// The keeper's own arithmetic. In a snapshot it stores no pods.
     pub index: CeilingIndex,
     /// The owners that can be paused.
     pub table: OwnerTable,

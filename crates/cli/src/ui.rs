@@ -49,7 +49,7 @@ const READ_TIMEOUT: Duration = Duration::from_mins(2);
 /// The usual namespace of queues of T9k.
 const DEFAULT_T9K: &str = "t9k-system";
 
-/// The time after which the plugin asks again if the keeper runs dry.
+/// The time between two checks whether the keeper is in dry-run mode.
 const BETWEEN_DRY_RUNS: Duration = Duration::from_mins(1);
 
 /// Show the runs on a page in the browser: who runs, until when, and who is safe from preemption
@@ -174,7 +174,8 @@ impl UiArgs {
 struct PageRefresher {
     source: LookSource,
     options: LookOptions,
-    /// True if the keeper runs dry, and the time at which that was read. None: not read yet.
+    /// True if the keeper is in dry-run mode, and the time at which that was read. None: not read
+    /// yet.
     runs_dry: Option<(bool, Instant)>,
 }
 

@@ -19,10 +19,10 @@ use crate::{
 
 /// Show what runs have used, by queue, resource and how they ended
 ///
-/// A run counts when it ends, with all that its pod had requested; a pod that was resized, with what its node gave it. The
-/// table has hours of one unit: GPU-hours, core-hours, GiB-hours. CUT is what Tenure ended at its ceiling, UNREADY what it
-/// ended because it wasn't ready in time, and DELETED what users and other programs deleted. Takes the right to get the
-/// ConfigMap that has the keeper's record.
+/// A run counts when it ends, with the requests of its pod. A resized pod counts with the amounts that its node gave it.
+/// The table has hours of one unit: GPU-hours, core-hours, GiB-hours. CUT counts runs that Tenure ended at their ceiling,
+/// UNREADY runs that it ended because they weren't ready in time, and DELETED runs that users and other programs deleted.
+/// Requires the right to get the ConfigMap with the keeper's record.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:

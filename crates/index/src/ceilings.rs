@@ -59,8 +59,8 @@ pub struct CeilingOptions {
     pub table: OwnerTable,
     /// The notices before the end of a run, for queues that set none.
     pub notice: NoticePoints,
-    /// The time for which a workload that gets a notice runs on when a change of its queue has made
-    /// it overdue.
+    /// The time for which a workload with notices runs on after a change of its queue has made it
+    /// overdue.
     pub grace_on_change: GraceOnChange,
     /// The rules for workloads that don't get ready, for queues that set none. None: workloads of
     /// such queues may take any time to get ready.

@@ -48,7 +48,8 @@ pub trait ClusterIndex {
     fn delete_queue(&mut self, _family: Family, _name: &str) {}
 }
 
-/// The objects of a cluster, as the API server has them, and what `R` makes of its pods.
+/// The objects of a cluster, as the API server has them, and the state that `R` derives from its
+/// pods.
 ///
 /// Queues, `PodGroup`s and owners may come after their pods, and one change may concern many pods.
 /// So each change is only recorded; its effects are computed when they are next asked for.

@@ -74,7 +74,7 @@ pub struct Deadlines {
     /// Pods whose workload may show another end than its run has. None: nothing asks for them, and
     /// nothing is recorded.
     pub moved_ends: Option<BTreeSet<Uid>>,
-    /// The pod of `moved_ends` that was last looked at.
+    /// The pod of `moved_ends` that was checked last.
     last_moved_end: Option<Uid>,
     /// The namespaces and controllers of pods that have left since ends were last followed.
     pub left: HashSet<(ArcStr, Controller)>,
@@ -272,7 +272,7 @@ impl Deadlines {
         self.lack_evidence.iter().filter_map(|uid| Some((*uid, self.get(*uid)?)))
     }
 
-    /// Returns the number of pods whose run is to be ended, now or later.
+    /// Returns the number of pods whose run must end, now or later.
     pub fn under_ceiling(&self) -> usize {
         self.orders.expiries.len()
     }
@@ -298,7 +298,7 @@ impl Deadlines {
         }
     }
 
-    /// Has the workload of a pod looked at.
+    /// Has the workload of a pod checked.
     pub fn doubt_end(&mut self, pod: Uid) {
         self.moved_ends.as_mut().map(|moved| moved.insert(pod));
     }
@@ -309,7 +309,7 @@ impl Deadlines {
         [expiries, evictions, notices].into_iter().any(|order| order.is_pressed(now.as_millisecond()))
     }
 
-    /// Returns the number of pods whose run is to be ended by `now`. Pods that wait for another try
+    /// Returns the number of pods whose run must end by `now`. Pods that wait for another try
     /// aren't counted.
     pub fn overdue(&self, now: Timestamp) -> usize {
         self.orders.expiries.due(now.as_millisecond()).count()

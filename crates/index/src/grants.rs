@@ -1,6 +1,6 @@
-//! The time that workloads were granted beyond their ceilings. The watch of `Extension`s feeds
-//! this, and the standing of each pod counts it. A list that was just read takes its place while
-//! the keeper judges an end.
+//! The time that workloads were granted beyond their ceilings. The watch of `Extension`s fills this
+//! store, and the standing of each pod includes the granted time. When the keeper judges an end, a
+//! freshly read list replaces the store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

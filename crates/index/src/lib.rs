@@ -1,7 +1,7 @@
 //! One model of the cluster, [`ClusterModel`], with two readers. [`CeilingIndex`] has the deadlines
 //! that the keeper acts on; the kubectl plugin computes standings with the same type.
 //! [`PlacementIndex`] has the pods by node, from which the scheduler extender and the guard of the
-//! webhook answer. [`UsageLedger`] counts for the keeper what runs have used.
+//! webhook answer. [`UsageLedger`] counts the usage of runs for the keeper.
 //!
 //! All code is synchronous, talks to no server and reads no clock: callers pass objects from lists
 //! and watches, and the present time as `now`. So the crate is tested without a server.

@@ -203,9 +203,9 @@ impl OwnerRecords {
         self.topmost(controller, |_, _| true)
     }
 
-    /// Returns the topmost ancestor that can be paused on a path where each owner is of a kind
-    /// whose controller makes such objects as are below. Any user may name any owner, but a
-    /// controller gives up only objects that it would own.
+    /// Returns the topmost ancestor that can be paused on a path on which each owner's controller
+    /// makes objects of the kind below it. Any user may name any owner, but a controller gives up
+    /// only objects that it would own.
     pub fn root_by_kind(&self, controller: Option<Controller>) -> Option<Uid> {
         let may_own = |kind, below| self.makers.as_ref().is_none_or(|makers| makers.may_own(kind, below));
         self.topmost(controller, may_own)

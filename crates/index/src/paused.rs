@@ -31,7 +31,7 @@ use crate::{
 use owner::EarlyReturn;
 pub use owner::{DueReturn, Paused, ReturnRank, RoomHolder};
 
-/// The number of owners that one call of `running_again` looks at, beside those that were running
+/// The number of owners that one call of `running_again` checks, besides those that were running
 /// again before.
 const TURN: usize = 500;
 
@@ -138,8 +138,8 @@ impl PausedOwners {
         })
     }
 
-    /// Returns the topmost owners that run again. Few do, so each call looks at only a part of the
-    /// others.
+    /// Returns the topmost owners that run again. Few owners do, so each call checks only a part of
+    /// the others.
     pub fn running_again(
         &mut self,
         owners: &OwnerRecords,

@@ -49,7 +49,7 @@ use places::PodIndex;
 use pods::{Interned, PodRecord};
 pub use preemptors::PendingPod;
 
-/// Pods by node, and what protects them besides queues, `PodGroup`s and floors.
+/// Pods by node, and their protections besides queues, `PodGroup`s and floors.
 #[derive(Debug, Default)]
 pub struct Placements {
     interned: Interned,

@@ -47,7 +47,7 @@ pub struct Gangs {
     /// Pods whose workload has another queue, ceiling or start, or another lack of ready pods, than
     /// before.
     moved: HashSet<Uid>,
-    /// Groups whose stamp is to be checked, in the keeper.
+    /// Groups whose stamp must be checked, in the keeper.
     stamps: StampSchedule,
     /// True if the readiness of runs and their stamps are kept.
     for_keeper: bool,

@@ -1,5 +1,6 @@
-//! The ledger of what runs have used. It takes all changes of pods in their order, and counts each
-//! run once, when the run ends: a run that the ledger has known as going, and that has ended now.
+//! The ledger of what runs have used. It receives all changes of pods in their order, and counts
+//! each run once, when the run ends: a run that the ledger has known as going, and that has ended
+//! now.
 //!
 //! The keeper's `UsageBook` holds the ledger while this keeper leads. A
 //! [record](UsageLedger::record) of the ledger names the version of the pods up to which it has
@@ -311,8 +312,7 @@ impl StreamClock {
         Self(at)
     }
 
-    /// Takes a change, and returns the time at which it was made, as near as it is known: never
-    /// later than `now`.
+    /// Takes a change, and returns its time as precisely as it is known: never later than `now`.
     pub fn at(&mut self, created: Option<Timestamp>, run: Option<&PodRun>, now: Timestamp) -> Timestamp {
         let asked = run.and_then(|run| run.deletion).map(|deletion| deletion.asked);
         let bound = run.map(|run| run.started);

@@ -1,7 +1,7 @@
 //! Reads and writes objects of any kind, by reference.
 //!
 //! All controllers share the [`ObjectClient`] of their `Handles`. Users write references, so no
-//! request is made for one that no real object could have.
+//! request is made for a reference that no real object could have.
 
 mod kinds;
 mod owner_lookup;
@@ -37,10 +37,10 @@ use tokio::time::Instant;
 use kinds::{KindMap, instead_of};
 use owner_lookup::could_exist;
 
-/// The most Workloads of one job that are looked at: there is one, but any user may create others.
+/// The most Workloads of one job that are read. A job has one, but any user may create others.
 const MOST_WORKLOADS: usize = 500;
 
-/// The time after which Kueue is looked for again in a cluster without it.
+/// The time between two checks for Kueue in a cluster without it.
 const KUEUE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The name under which writes are recorded in `managedFields`.
@@ -49,7 +49,7 @@ pub const FIELD_MANAGER: &str = KEEPER_MANAGER;
 /// The reason why a write isn't known to be done.
 #[derive(Debug)]
 pub struct UncertainWrite {
-    /// The failure of the write, or of the read that was to tell whether it was done.
+    /// The failure of the write, or of the read that checks whether the write took effect.
     pub source: ApiError,
     /// False if the API server doesn't answer at all.
     pub answers: bool,
@@ -120,7 +120,7 @@ impl ObjectClient {
         .await
     }
 
-    /// Returns the Workloads of Kueue that are looked for. Empty: there are none, or the cluster has
+    /// Returns the Workloads of Kueue that a lookup finds. Empty: there are none, or the cluster has
     /// no Kueue.
     ///
     /// A list is read in pages, 500 Workloads in all. After each page, only those stay in memory
@@ -202,8 +202,8 @@ impl ObjectClient {
         Ok(if_found(self.get(namespace, owner).await)?.filter(is_live))
     }
 
-    /// Creates a Command of Volcano. An existing Command of the same name counts as success: it is
-    /// there until it is carried out, and does the same.
+    /// Creates a Command of Volcano. An existing Command of the same name counts as success: it
+    /// does the same, and exists until it is carried out.
     pub async fn command(&self, namespace: &str, command: &Value) -> Result<(), ApiError> {
         let how = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
         let request = request::Request::new(commands_path(namespace));

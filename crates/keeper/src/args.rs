@@ -81,12 +81,12 @@ pub struct Args {
     pub(crate) retry_after: SignedDuration,
 
     /// The longest time without an answer of the API server to a watch. After it, the keeper is unready, and pauses and
-    /// resumes nothing, because what it knows may be out of date. The API server ends each watch after 50 seconds
+    /// resumes nothing, because its data may be out of date. The API server ends each watch after 50 seconds
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = at_least_a_minute, help_heading = "Limits")]
     pub(crate) max_watch_staleness: Duration,
 
-    /// The ConfigMap that has the record of what runs have used, where the configuration has usage. It must exist, in the
-    /// namespace of the Lease
+    /// The ConfigMap with the record of usage, if the configuration has usage. It must exist, in the namespace of the
+    /// Lease
     #[arg(long, value_name = "NAME", default_value = USAGE_CONFIG_MAP, help_heading = "Usage")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) usage_config_map: String,

@@ -60,7 +60,7 @@ impl ClusterState {
         self.kinds.lock().insert(source, kind);
     }
 
-    /// Returns the changes from now on, for a reader that looks at the index after each.
+    /// Returns the changes from now on, for a reader that checks the index after each change.
     pub fn changes(&self) -> Changes {
         Changes(self.changed.subscribe())
     }

@@ -13,8 +13,8 @@ use tracing::warn;
 
 use crate::cluster::ClusterState;
 
-/// The configuration that is in force. Clones read the same one, and each waits for changes by
-/// itself.
+/// The configuration that is in force. Clones share the configuration, and each clone waits for
+/// changes separately.
 #[derive(Clone, Debug)]
 pub struct Current(watch::Receiver<Arc<Config>>);
 
@@ -65,9 +65,9 @@ impl Configure {
         (Self { cluster, current: sender }, Current(receiver))
     }
 
-    /// Replaces the configuration at `now`. A run that becomes overdue by it goes on for a while,
-    /// as after a change of its queue. A change of `kueue.queues` takes effect at the next start,
-    /// and is logged.
+    /// Replaces the configuration at `now`. A run that the new configuration makes overdue gets a
+    /// grace, as after a change of its queue. A change of `kueue.queues` takes effect at the next
+    /// start, and is logged.
     pub fn apply(&self, config: Config, now: Timestamp) {
         // replaced before the index: a controller that acts on the index's answer must see the same
         // owner table, or a later one

@@ -43,7 +43,7 @@ use crate::{
 use owed::record_owed;
 use task::{PodTask, outcome};
 
-/// The rest after a look for what is due, as a multiple of the time that the look took.
+/// The rest after a check for due pods, as a multiple of the time that the check took.
 const REST: u32 = 10;
 
 /// The number of tries, about a minute and a half, after which a pod that outlives the pause of its
@@ -55,9 +55,9 @@ pub struct ExpiryController {
     pub handles: Arc<Handles>,
     /// Decides and writes.
     pub pauser: Pauser,
-    /// Runs that are to end.
+    /// Runs that must end.
     pub ends: WorkQueue<PodTask>,
-    /// Ends of runs that are to be announced.
+    /// Ends of runs that must be announced.
     pub notices: WorkQueue<PodTask>,
 }
 
@@ -232,7 +232,7 @@ impl ExpiryController {
         if !dry_run {
             self.handles.metrics.queues.evictions.inc([family_label(*family), queue, cause.name()]);
         }
-        info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
+        info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and without an owner that could come back");
     }
 
     /// Logs and counts the end of a run, and measures the time from its deadline.

@@ -84,7 +84,8 @@ impl ExtensionController {
         run.work(count, later, async |lease| self.handle(lease).await).await;
     }
 
-    /// Handles one extension, and gives it back to be looked at later. A failure is tried again.
+    /// Handles one extension, and returns it to the queue for a later check. A failure is tried
+    /// again.
     async fn handle(&self, lease: Lease<OpenExtension>) {
         // all controllers run in one task: the others have their turn after each extension
         tokio::task::yield_now().await;
@@ -159,7 +160,7 @@ impl ExtensionController {
     }
 
     /// Decides about an extension. The returned text is the message for an extension that ends.
-    /// Reads the workload if the index knows no run of it, or if it hasn't been looked at.
+    /// Reads the workload if the index knows no run of it, or hasn't read it.
     async fn decide(
         &self,
         extension: &Extension,
@@ -237,7 +238,7 @@ impl ExtensionController {
         }
     }
 
-    /// Writes a decision, logs and counts it, takes it into the index, and adds its events.
+    /// Writes a decision, logs and counts it, applies it to the index, and adds its events.
     async fn write(&self, extension: &Extension, status: &Value) -> Result<(), ApiError> {
         let Some(written) = self.patch(extension, status).await? else { return Ok(()) };
         let (namespace, name) = (written.namespace().unwrap_or_default(), written.name_any());

@@ -32,7 +32,7 @@ pub struct Handles {
     pub objects: ObjectClient,
     /// Compares queues with their watches right before an act.
     pub queues: QueueReader,
-    /// Open while the watches are fresh enough to act on what they have shown.
+    /// Open while the watches are fresh enough to act on their data.
     pub gate: FreshnessGate,
     /// The index of the cluster, and the acts whose events may be missing.
     pub cluster: ClusterState,
@@ -73,7 +73,7 @@ impl Handles {
         self.clock.now()
     }
 
-    /// Creates a write limit for one controller, so that no controller holds up another.
+    /// Creates a write limit for one controller, so that no controller delays another.
     pub fn limit(&self) -> WriteLimit {
         write_limit(self.writes_per_second, self.burst)
     }

@@ -41,7 +41,7 @@ pub struct PausedHistory {
     pub exempt_namespaces: Vec<String>,
 }
 
-/// A paused Job that is to be deleted.
+/// A paused Job that must be deleted.
 #[derive(Debug)]
 struct SurplusJob(Paused);
 
@@ -78,7 +78,7 @@ impl PausedHistory {
         run.work(fill, async || sleep(POLL_INTERVAL).await, delete).await;
     }
 
-    /// Returns the paused Jobs that are to be deleted now. Empty if the configuration keeps all, or
+    /// Returns the paused Jobs that must be deleted now. Empty if the configuration keeps all, or
     /// no watch shows Jobs.
     fn surplus(&self) -> Vec<Paused> {
         let Handles { cluster, config, .. } = &*self.handles;
@@ -120,7 +120,7 @@ impl PausedHistory {
     }
 
     /// Deletes a Job in the version that was just read, and returns its `CronJob` and the Job.
-    /// None: the Job isn't to be deleted any more, or the watches aren't fresh.
+    /// None: the Job must not be deleted any more, or the watches aren't fresh.
     async fn try_to_delete(
         &self,
         lease: &Lease<SurplusJob>,

@@ -31,7 +31,7 @@ impl UsageBook {
         *self.0.lock() = Some(ledger);
     }
 
-    /// Ends the counting. The record has what was counted, or the next session counts it again.
+    /// Ends the counting. The record contains the counts, or the next session counts again.
     pub fn close(&self) {
         *self.0.lock() = None;
     }

@@ -61,7 +61,7 @@ impl Store<Owner> for OwnerStore {
     }
 }
 
-/// The kinds of owners that are to be followed.
+/// The kinds of owners to follow.
 pub struct Owners {
     client: Client,
     cluster: ClusterState,
@@ -135,13 +135,13 @@ impl Kinds for Owners {
     }
 }
 
-/// The kinds that are looked for. A kind keeps its number when it is no longer looked for, so that
-/// no other kind ever takes its place.
+/// The watched kinds, and the kinds that were watched before. A kind keeps its number when it is no
+/// longer watched, so that no other kind ever gets the number.
 #[derive(Debug, Default)]
 struct NumberedKinds {
     /// The numbers of all kinds so far.
     numbers: HashMap<GroupKind, u16>,
-    /// The kinds that are looked for now.
+    /// The kinds that are watched now.
     now: BTreeMap<u16, GroupKind>,
 }
 
@@ -160,7 +160,7 @@ impl NumberedKinds {
         *now = table.ancestors().filter_map(number).collect();
     }
 
-    /// Returns the API groups of the kinds that are looked for now.
+    /// Returns the API groups of the kinds that are watched now.
     fn groups(&self) -> BTreeSet<String> {
         self.now.values().map(|(group, _)| group.clone()).collect()
     }

@@ -31,18 +31,17 @@ use attempt::{Attempt, ReturnReport, is_refusal};
 /// The least time between two checks for owners that are due: a busy cluster changes all the time.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Looks take at most one part in this number of the time, because all other readers of the index
+/// Checks take at most one part in this number of the time, because all other readers of the index
 /// wait meanwhile.
 const PART_OF_TIME: u32 = 20;
 
-/// The time after which a return is tried again that has failed, or that the watches haven't shown
-/// yet.
+/// The wait before the next try of a return that has failed, or that the watches haven't shown yet.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The waits after refusals of a return.
 const REFUSED: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
 
-/// The waits before a record that can't be followed is looked at again: it may have been corrected.
+/// The waits before the next check of a record that can't be followed: it may have been corrected.
 /// Any tenant can write such records.
 const FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from_mins(40) };
 
@@ -54,7 +53,7 @@ const REPORTED_REFUSAL: u32 = 2;
 #[derive(Debug)]
 struct ReturningOwner(DueReturn);
 
-/// Owners of a queue come back in their order over all its namespaces, one after the other.
+/// Owners of a queue come back one by one, in an order across all namespaces.
 impl Work for ReturningOwner {
     type Key = Uid;
     type Rank = ReturnRank;

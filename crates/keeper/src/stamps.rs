@@ -47,7 +47,7 @@ pub struct Stamps {
     refused: Mutex<HashSet<PodGroupKind>>,
 }
 
-/// A stamp that was to be written when its group was last looked at.
+/// A stamp that was due at the last check of its group.
 #[derive(Debug)]
 struct GroupStamp(PendingStamp);
 

@@ -116,7 +116,7 @@ impl StatusController {
         }
     }
 
-    /// Writes one status, and takes the result into the known statuses.
+    /// Writes one status, and adds the result to the known statuses.
     async fn write(&self, queue: &WorkQueue<StaleStatus>, lease: Lease<StaleStatus>) {
         let Some(write) = self.handles.statuses.write(&lease.work) else { return lease.done() };
         let result = self.put(&write).await;
@@ -137,7 +137,7 @@ impl StatusController {
         lease.done();
     }
 
-    /// Logs the result of a write, and returns it as it is counted.
+    /// Logs the result of a write, and returns the result for the metric.
     fn log_result(&self, write: &Write, result: &Result<ObservedStatus, StatusWriteError>) -> StatusResult {
         let queue = &write.name;
         match result {

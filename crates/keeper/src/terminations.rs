@@ -30,7 +30,7 @@ pub struct Terminations {
     pub limit: WriteLimit,
 }
 
-/// A pod whose grace period is to be shortened.
+/// A pod whose grace period must be shortened.
 #[derive(Debug)]
 struct Shortening(Overlong);
 

@@ -56,8 +56,8 @@ pub struct Config {
     pub notice_on_pods: bool,
     /// True if the keeper marks the pods that a floor protects, so that autoscalers leave them.
     pub floor_on_pods: bool,
-    /// The time for which a workload that gets a notice runs on after a change of its queue has
-    /// made it overdue.
+    /// The time for which a workload with notices runs on after a change of its queue has made it
+    /// overdue.
     pub grace_on_change: GraceOnChange,
     /// The most paused Jobs of a `CronJob` that the keeper keeps. None: all of them are kept.
     pub paused_history_limit: Option<usize>,
@@ -147,7 +147,7 @@ impl Config {
     }
 
     /// Reads KAI's file. Refuses values that KAI reads differently than written, keys that KAI
-    /// doesn't know, and keys of Tenure's own file: none of them is intended.
+    /// doesn't know, and keys of Tenure's own file: such values and keys are mistakes.
     fn of_kai(root: &YamlNode) -> Result<Self, ConfigError> {
         let Kai { floors, set, problems, notes: _ } = Kai::read(root);
         let mut checked = CheckedConfig { root, set, problems };

@@ -5,8 +5,8 @@
 //! the queues of its pods, and calls [`answer`]. The keeper uses the comparisons of a pod with the
 //! templates of its owner, such as [`claims_otherwise`].
 //!
-//! An answer is a courtesy: the ceiling holds in any case. So an owner is only ever refused for
-//! what it asks itself. If its queue isn't known, there is no answer.
+//! An answer is a courtesy: the ceiling holds in any case. So an owner is refused only for its own
+//! request. If its queue isn't known, there is no answer.
 
 mod place;
 mod raw;

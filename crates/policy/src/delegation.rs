@@ -93,8 +93,8 @@ impl DelegationBounds {
         })
     }
 
-    /// Returns the errors about queues below this one that come below a bound together with it, and
-    /// whose floors are too long there: at most one for each of the two floors.
+    /// Returns the errors about descendants of this queue that come below a bound together with the
+    /// queue, and whose floors are too long there: at most one error for each of the two floors.
     pub fn brought(&self, change: &QueueChange<'_>, tree: &QueueTree) -> Vec<FieldError> {
         self.each_limit(change, tree, |field, limit| change.brought(field, limit, tree))
     }

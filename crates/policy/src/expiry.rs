@@ -121,7 +121,7 @@ impl Clocks {
     }
 }
 
-/// The time for which a workload that gets a notice runs on when a change of its queue has made it
+/// The time for which a workload with notices runs on after a change of its queue has made it
 /// overdue. The default is one minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceOnChange(pub ExtendedDuration);

@@ -1,4 +1,4 @@
-//! Decides whether a pod's deletion or eviction is held up because the pod is within its floor or
+//! Decides whether a pod's deletion or eviction must wait because the pod is within its floor or
 //! its toleration.
 //!
 //! The webhook calls [`judge`] for each such request. The index gathers the [`PodFacts`] and asks
@@ -75,8 +75,8 @@ pub struct PodFacts<'a> {
 pub struct GuardedPod<'a> {
     /// The rules that decide.
     pub rules: Rules<'a>,
-    /// The pod as a victim. If its queue doesn't exist, it has no place: a spelling mistake holds
-    /// up nothing.
+    /// The pod as a victim. If its queue doesn't exist, it has no place: a spelling mistake delays
+    /// nothing.
     pub victim: Victim<'a>,
     /// The pod's priority.
     pub priority: i32,

@@ -1,10 +1,9 @@
 //! Finds the Workload by which Kueue runs a job or a pod.
 //!
-//! Kueue makes a Workload for each job and pod that it manages. As long as the Workload is
-//! admitted, Kueue starts a job again that another program has paused. So Tenure pauses the
-//! Workload, as one more owner above the topmost. A tenant may write Workloads, their labels and
-//! their owner references, but not their status: a Workload counts only if its status says that it
-//! is admitted.
+//! Kueue creates a Workload for each job and pod that it manages. While the Workload is admitted,
+//! Kueue restarts a job that another program pauses. So Tenure pauses the Workload, as one more
+//! owner above the topmost. A tenant may write Workloads, their labels and their owner references,
+//! but not their status: a Workload counts only if its status says that it is admitted.
 //!
 //! The keeper and the plugin list Workloads as a [`Lookup`] says, and choose among them here.
 

@@ -37,8 +37,8 @@ pub struct PauseRule {
     /// The Command that pauses. None: the pause writes the value. Otherwise a controller writes it,
     /// and the path is a field of the status.
     pub command: Option<PauseCommand>,
-    /// True if Kueue obeys this field: it doesn't start an object of the kind again, and releases
-    /// its quota.
+    /// True if Kueue obeys this field: Kueue doesn't restart a paused object of the kind, and
+    /// releases its quota.
     #[serde(default)]
     pub decides_activation: bool,
     /// The action when each pause is undone. None: the queue decides.

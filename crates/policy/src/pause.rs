@@ -86,8 +86,8 @@ pub fn record(
     }
 }
 
-/// Returns the merge patch that pauses. It sets the field, holds other fields, writes the record,
-/// also in words, and the state of the return, and removes the announcement of the end.
+/// Returns the merge patch that pauses. It sets the field, holds other fields, writes the record, a
+/// message for people and the state of the return, and removes the announced end.
 pub fn patch(owner: OwnerObject<'_>, record: &PausedRecord, until: &ResumeCondition) -> Value {
     let words = match until {
         ResumeCondition::Requeued(state) => message_on(owner, record, state),

@@ -131,8 +131,8 @@ impl<'t> Rules<'t> {
         }
     }
 
-    /// Returns the decision about each victim of a scenario, in their order. Each takes into
-    /// account that the others go as well.
+    /// Returns the decision about each victim of a scenario, in their order. Each decision assumes
+    /// that the other victims go as well.
     pub fn rulings<'v>(
         &self,
         preemptor: &Preemptor<'_>,
@@ -170,8 +170,9 @@ impl<'t> Rules<'t> {
     /// Returns the decision about a victim of this priority against the possible preemptor with the
     /// weakest claim.
     ///
-    /// The guard asks this, since the preemptor isn't known there. Its priority is just above the
-    /// victim's, and its queue is one against which the victim's floor holds for longest.
+    /// The guard calls this, because it doesn't know the preemptor. The assumed priority is just
+    /// above the victim's, and the assumed queue is one against which the victim's floor holds for
+    /// longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
         let [_, reclaim] = self.floors.reclaim_range(self.tree, victim.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);

@@ -1,10 +1,11 @@
 //! The readiness of a workload's pods, and the deadline by which they must be ready.
 //!
-//! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the
-//! first of its pods was scheduled, since it takes room from then on; or was created, if
-//! `countFrom` says so. When it was ready and isn't any more, it has `recoveryTimeout`. Both are
-//! read from the conditions of its pods, so that nothing is forgotten when a keeper ends. They are
-//! also remembered for a run, since replaced pods take their conditions with them.
+//! A workload must be ready within its queue's `waitForPodsReady.timeout`. The time counts from the
+//! scheduling of its first pod, which takes room from then on, or from the creation of that pod, if
+//! `countFrom` says so. A workload that was ready and isn't any more must be ready again within
+//! `recoveryTimeout`. Both times are read from the conditions of the pods, so that nothing is
+//! forgotten when a keeper ends. They are also remembered for a run, since replaced pods take their
+//! conditions with them.
 //!
 //! The index calls these rules for each pod and workload, and hands workloads out to the keeper
 //! when a deadline has passed.

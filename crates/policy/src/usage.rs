@@ -27,8 +27,8 @@ pub const DEFAULT_RESOURCE: &str = "nvidia.com/gpu";
 /// The precision of a condition's time and of a deletion's: they are cut to the second.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// The time for which a note that the keeper is ending a pod counts. The controller of its owner
-/// deletes the pod within it.
+/// The time for which a note that the keeper is ending a pod counts. The owner's controller deletes
+/// the pod within this time.
 const NOTE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
 
 /// The names of the resources whose use is counted.
@@ -46,7 +46,7 @@ pub struct PodRun {
     pub started: Timestamp,
     /// The end by the pod's phase. None: the phase isn't final.
     pub finished: Option<UsageEnd>,
-    /// The time at which the pod stopped. None: its status doesn't tell.
+    /// The time at which the pod stopped. None: its status doesn't show it.
     pub stopped: Option<Timestamp>,
     /// The deletion of the pod. None: it wasn't requested.
     pub deletion: Option<DeletionTimes>,
@@ -84,29 +84,29 @@ fn is_preemption(condition: &PodCondition) -> bool {
 pub struct EndNote {
     /// The time of the note.
     pub at: Timestamp,
-    /// The end that it was causing.
+    /// The end that the keeper was causing.
     pub end: UsageEnd,
 }
 
 impl EndNote {
-    /// True if the note explains a deletion that was requested at a time. A pod that exists for
-    /// longer was spared.
+    /// True if the note explains a deletion that was requested at `asked`. A later deletion has
+    /// another cause.
     pub fn counts_at(self, asked: Timestamp) -> bool {
         self.at.saturating_add(NOTE_COUNTS).is_ok_and(|until| asked <= until)
     }
 }
 
-/// The evidence about a run that isn't on its pod any more.
+/// The evidence about a run that its pod doesn't show any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndEvidence {
     /// The note that Tenure was ending the run.
     pub act: Option<EndNote>,
-    /// The time at which its ceiling was reached. None: Tenure doesn't act on it.
+    /// The time at which the run reached its ceiling. None: Tenure doesn't act on the run.
     pub deadline: Option<Timestamp>,
-    /// The time by which it had to be ready. None: it was, or Tenure doesn't act on it.
+    /// The time by which the run had to be ready. None: it was ready, or Tenure doesn't act on it.
     pub ready_until: Option<Timestamp>,
-    /// The latest end of a grace period that was seen. The last deletion of a pod, by its node,
-    /// shortens that again.
+    /// The latest end of a grace period that was seen. The kubelet's final deletion of a pod
+    /// shortens the grace period again.
     pub terminating_until: Option<Timestamp>,
 }
 

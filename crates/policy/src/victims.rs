@@ -65,9 +65,10 @@ pub struct Replacements {
 pub struct NodeProtection {
     /// The rule that protects the first protected pod among the offered victims.
     pub rule: Rule,
-    /// The end of the last protection of an offered victim. None: one of them has no known end.
+    /// The end of the last protection of an offered victim. None: one of the protections has no
+    /// known end.
     ///
-    /// The index replaces this time by that from which other pods make enough room, if that is
+    /// The index replaces this time by the time from which other pods make enough room, if that is
     /// earlier.
     pub until: Option<Timestamp>,
 }

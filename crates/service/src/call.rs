@@ -24,9 +24,9 @@ const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::fr
 /// The longest wait that the API server may ask for. It asks for 32 seconds at most.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// The API server takes no more calls for a while. kube keeps no headers of an answer, and this
-/// answer has plain text as its body. A 429 about an object is a `Status` instead, with the time in
-/// it.
+/// The API server refuses calls for a while: a 429 with plain text as its body. kube drops the
+/// headers of an answer, so this error keeps the time in `Retry-After`. A 429 about an object is a
+/// `Status` instead, which contains the time.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("too many requests: the API server asks to try again after {retry_after:?}")]
 pub(crate) struct Throttled {

@@ -1,4 +1,4 @@
-//! Holds back acts while what the keeper knows may be out of date. The loop of a controller
+//! Holds back acts while the keeper's data may be out of date. The loop of a controller
 //! ([`WorkLoop`](crate::work::WorkLoop)) begins no call while its gate is closed.
 //!
 //! An open gate says that the watches have caught up, not that a single object is still as it was
@@ -33,7 +33,7 @@ impl FreshnessGate {
         Self { freshness: readiness.freshness.clone(), lead: lead.clone(), max_staleness }
     }
 
-    /// True if an act may rest on what the watches have shown.
+    /// True if an act may rely on the data of the watches.
     pub fn is_open(&self) -> bool {
         self.closed_by().is_none()
     }

@@ -1,5 +1,5 @@
-//! Follows `PodGroup`s of all kinds. Those of the two families of queues are always awaited, and
-//! others are followed if the cluster has them. Called by the keeper, and by a webhook with a
+//! Follows `PodGroup`s of all kinds. The kinds of the two families of queues are always awaited.
+//! Other kinds are followed if the cluster has them. Called by the keeper, and by a webhook with a
 //! scheduler extender or a guard, each with stores of its own.
 
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ use crate::{
 /// without objects.
 const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorstack];
 
-/// Follows `PodGroup`s, with a store for each kind. Never returns. `listed` is done once the other
-/// kinds have been asked for. The process is ready when all first groups are known.
+/// Follows `PodGroup`s, with a store for each kind. Never returns. `listed` is done once the API
+/// server was asked about the other kinds. The process is ready when all first groups are known.
 pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,

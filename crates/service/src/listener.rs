@@ -37,10 +37,10 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 /// The timeout for the answer to a ping.
 const PONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The divisor by which a port's connections give those that one peer may keep, rounded up.
+/// One peer may keep the connections of a port divided by this number, rounded up.
 const PEERS: usize = 16;
 
-/// The most bytes of the headers of a request. Those of an API server have some 500.
+/// The most bytes of the headers of a request. The headers of an API server have some 500 bytes.
 const HEADER_BYTES: u32 = 16 * 1024;
 
 /// The most bytes of bodies that are held unread for a stream of HTTP/2.

@@ -24,8 +24,8 @@ const OF_WHOLE: u32 = 16;
 /// JSON.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// The turn of a list whose pages have been too large. Such lists of a process read one page at a
-/// time, together.
+/// The turn of a list whose pages have been too large. All such lists of a process take turns, one
+/// page at a time.
 static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// The size of the pages of a list: large at first, and smaller once a page had too many bytes.

@@ -58,7 +58,7 @@ pub trait Kinds {
     /// Returns the kinds that the cluster has, each in the version to follow.
     fn served(&self, served: &ServedApiGroups) -> Vec<(Self::Key, ApiResource)>;
 
-    /// True if a kind is still to be followed. By default each is.
+    /// True if a kind must still be followed. By default each is.
     fn have(&self, _: Self::Key) -> bool {
         true
     }

@@ -49,9 +49,9 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// authority changes.
 const CONNECTIONS: usize = 4096;
 
-/// The connections of a peer during their handshakes, as a multiple of those that it may keep.
-/// Clients with a certificate of a configured authority count among them only until the handshake
-/// is done.
+/// The connections that a peer may have, including those in handshakes, as a multiple of those that
+/// it may keep. Clients with a certificate of a configured authority count among them only until
+/// the handshake is done.
 const HANDSHAKES: usize = 2;
 
 /// The shortest time between two checks of files.
@@ -98,9 +98,9 @@ fn interval(text: &str) -> anyhow::Result<Duration> {
 
 impl TlsArgs {
     /// Serves until `shutdown`, then drains. With `authorities` the server asks clients for a
-    /// certificate, for [`ClientCa::verify`]. It shows the certificate that is made, or else that
-    /// of the files, and listens once there is a usable one. The process is unready while that
-    /// certificate isn't valid.
+    /// certificate, for [`ClientCa::verify`]. It serves the self-made certificate, or else the
+    /// certificate of the files, and listens once one of these is usable. The process is unready
+    /// while that certificate isn't valid.
     ///
     /// To drain, the process becomes unready, serves on for the drain delay and until no connection
     /// waits for its first request, accepts no more connections, and gives requests in flight a

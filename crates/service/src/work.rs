@@ -1,13 +1,13 @@
 //! A queue of work for calls that may hang or fail, the same for all controllers of the keeper.
 //!
 //! - **Turns**: namespaces take turns, so a namespace with much work, or with calls that fail,
-//!   doesn't hold up the others.
+//!   doesn't delay the others.
 //! - **Order**: within its turn, work goes by rank and then by arrival. Work with a
 //!   [line](Work::line) goes by rank over all namespaces of that line, one call at a time.
 //! - **Retries**: work that was tried comes after work that wasn't, except in one turn of four.
 //! - **Limits**: the calls in flight are limited in total and per namespace. A slow or hanging call
-//!   moves its namespace to a second pool of the same size for a while. There the namespace takes
-//!   no slot of the others, and nothing in its line waits for it.
+//!   moves its namespace to a second pool of the same size for a while. There it takes no slots
+//!   from other namespaces, and no work of its line waits for it.
 //! - **Waits**: a failure delays the work, and with [`Spread`] its namespace or the whole queue,
 //!   for a growing time.
 //! - **Bounds**: beyond its capacity the queue drops due work of the namespace or line that has

@@ -44,8 +44,8 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system", help_heading = "Cluster")]
     pub(crate) t9k_system_namespace: String,
 
-    /// The version in which queues of scheduling.run.ai are read: v3alpha1, or v2 where KAI-Scheduler owns their
-    /// definition. Then annotations such as tenure.dev/max-duration stand for what v2 lacks
+    /// The version in which queues of scheduling.run.ai are read: v3alpha1, or v2 where KAI-Scheduler owns
+    /// their definition. Annotations such as tenure.dev/max-duration then stand for the fields that v2 lacks
     #[arg(long, value_name = "VERSION", default_value_t, help_heading = "Cluster")]
     pub(crate) runai_queue_version: QueueVersion,
 
@@ -57,8 +57,8 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) scheduler_extender: bool,
 
-    /// Wake pods that could not preempt any pod, when the floor in their way ends. Without it they wait until
-    /// kube-scheduler looks again by itself, which takes up to five minutes
+    /// Wake preemptors when the floor in their way ends. Without this, they wait until kube-scheduler tries
+    /// again by itself, up to five minutes later
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, help_heading = "Scheduler extender")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) wake_up: bool,
@@ -75,8 +75,8 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) eviction_responder: bool,
 
-    /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of
-    /// their queue are warned of, or refused where the queue says so
+    /// Review new owners, such as Jobs, on POST /owners: warn about those that ask for a longer run than the ceiling of
+    /// their queue, or refuse them where the queue says so
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Owners")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) answer_owners: bool,

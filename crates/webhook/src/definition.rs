@@ -3,7 +3,7 @@
 //!
 //! Such a definition contains neither the address of the webhook nor the authority of its
 //! certificate. The chart knows both, and writes them to a file. This module applies the file to
-//! the definition, also when the definition is applied again.
+//! the definition, even after the definition is applied again.
 
 use std::{
     path::{Path, PathBuf},
@@ -36,8 +36,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The path of the file.
 #[derive(Clone, Debug, Args)]
 pub struct DefinitionArgs {
-    /// A merge patch, in JSON, by which the definition of queues of scheduling.run.ai names this webhook as their
-    /// converter. The definition is kept so. For one that was applied with kubectl: in one that Helm installs, Helm writes it
+    /// A file with a merge patch, in JSON, that names this webhook as the converter in the CRD of scheduling.run.ai queues.
+    /// The webhook applies it whenever it is missing. Only for a CRD that was applied with kubectl: otherwise Helm writes the
+    /// conversion
     #[arg(long, value_name = "FILE")]
     conversion_patch_file: Option<PathBuf>,
 }

@@ -160,7 +160,7 @@ impl KaiWatch {
 }
 
 impl KaiWatchState {
-    /// Forgets all objects and their metrics. None are compared until others are seen.
+    /// Forgets all objects and their metrics. Nothing is compared until objects are seen again.
     fn forget(&mut self) {
         self.seen.clear();
         self.logged.clear();

@@ -1,10 +1,10 @@
 //! Answers reviews that are too large to be read, for `/mutate`, `/guard` and `/owners`.
 //!
-//! A review becomes too large by a status that is sent along and never stored, or by a stored
-//! object of one megabyte in which JSON writes each `<` with six bytes. Without a review as the
-//! answer, the call counts as failed: the API server then follows the failure policy of the
-//! webhook, not the intent of the review. So each review gets an explicit verdict: denied where a
-//! tenant could bypass the webhook, allowed where a denial would block others.
+//! Two things make a review too large: a status that the request contains and the API server never
+//! stores, or a stored object of a megabyte in which JSON writes each `<` with six bytes. Without a
+//! review as the answer, the call counts as failed: the API server then follows the failure policy
+//! of the webhook, not the intent of the review. So each review gets an explicit verdict: denied
+//! where a tenant could bypass the webhook, allowed where a denial would block others.
 
 use axum::{
     body::Body,

@@ -40,9 +40,10 @@ pub struct OwnerAnswers {
 }
 
 impl OwnerAnswers {
-    /// Knows the queues that a watch has seen. With a client, the namespace of T9k's queues and the
-    /// version of the others, looks up groups and queues of T9k at the API server, and any queue
-    /// before a warning that the queue doesn't exist.
+    /// Creates the answers from the queues that a watch has seen. `asking` has a client, the
+    /// namespace of T9k's queues and the version of the others. With it, groups and queues of T9k
+    /// are looked up at the API server, and so is any queue before a warning that the queue doesn't
+    /// exist.
     pub fn new(
         queues: KnownQueues,
         config: CurrentConfig,

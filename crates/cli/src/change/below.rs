@@ -1,7 +1,7 @@
 //! The objects that Tenure has paused below an owner which didn't obey its own pause.
 //!
 //! Called by the commands that undo a pause of a named object. Only objects of Tenure's own table
-//! of owners are looked at, in the namespace of the owner.
+//! of owners are checked, in the namespace of the owner.
 
 use std::{collections::HashMap, iter};
 

@@ -190,7 +190,8 @@ struct TolerationAnswer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ExpiryAction {
-    /// True if the keeper runs dry, as far as the user may see. It then only reports this action.
+    /// True if the keeper is in dry-run mode, as far as the user may see. It then only reports this
+    /// action.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
     /// `pause`, `delete`, `awaitDeletion`, `forbidden` or `nothing`.

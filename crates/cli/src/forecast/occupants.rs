@@ -39,7 +39,7 @@ const LATE: SignedDuration = SignedDuration::from_mins(10);
 /// The grace period of pods that set none.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// A pod on a node, and what bounds its stay.
+/// A pod on a node, and the bound of its stay.
 #[derive(Clone, Debug)]
 pub struct NodeOccupant {
     pub held: HeldRoom,
@@ -127,8 +127,8 @@ impl ClusterRoom {
     }
 }
 
-/// Returns what each pod holds on its node, and until when. The devices of a claim that pods share
-/// are held by the pod that ends last.
+/// Returns the resources that each pod holds on its node, and until when. The devices of a claim
+/// that pods share are held by the pod that ends last.
 pub fn occupants(
     pods: Vec<BoundPod>,
     claims: &ClaimedDevices,

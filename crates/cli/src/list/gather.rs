@@ -23,7 +23,7 @@ use crate::{
     snapshot::{NotListed, Snapshot},
 };
 
-/// The number of owners that are read one by one before the climbs go on with the answers.
+/// The number of owners that are read one by one before the climbs continue with the answers.
 const ROUND: usize = 64;
 
 /// The longest time for which a watch misses a kind that was installed later.

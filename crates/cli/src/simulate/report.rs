@@ -97,7 +97,7 @@ pub struct SweepRow {
     pub nearly_finished: u64,
 }
 
-/// The names of what was tried and of the baseline.
+/// The names of the tried policy and of the baseline.
 #[derive(Clone, Debug)]
 pub struct ComparedPolicies {
     pub policy: String,

@@ -28,8 +28,8 @@ use super::{
 };
 use crate::print::cell;
 
-/// The largest number of waiting workloads that are looked at after each event, and of running ones
-/// that are looked at for a preemption.
+/// The largest number of waiting workloads that are considered after each event, and of running
+/// workloads that are considered for a preemption.
 const LOOKED_AT: usize = 128;
 
 /// The longest time for which kube-scheduler doesn't try a pod again that found no room: its default

@@ -138,8 +138,8 @@ fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> CheckResu
     Ok(format!("{holder} leads, and has renewed Lease {lease}{ago}"))
 }
 
-/// True if all keepers of the cluster run dry: they pause nothing. False if there is none, or the
-/// user may not read them.
+/// True if all keepers of the cluster are in dry-run mode: they pause nothing. False if there is
+/// none, or the user may not read them.
 pub async fn runs_dry(cluster: &ClusterReader) -> bool {
     let inspector = Inspector { cluster, tenure_namespace: None, t9k_system_namespace: String::new() };
     let keepers = inspector.ours::<Deployment>("keeper").await.unwrap_or_default();

@@ -37,7 +37,7 @@ pub struct Live {
 struct LastLook {
     content: PageLook,
     at: Instant,
-    /// The longest time until the next read, unless that takes longer than this one.
+    /// The longest time until the next read, unless the next read takes longer than this one.
     every: Duration,
     /// The reason why the reads since then have failed. None: none has failed.
     error: Option<String>,
@@ -80,7 +80,8 @@ impl Live {
         }
     }
 
-    /// Tells the pages what has changed, even if nothing has: the read is recent.
+    /// Sends the changes to the pages, even if there are none: the pages then know that the read is
+    /// recent.
     pub fn show(&self, content: PageLook, every: Duration) {
         let mut seen = self.seen.lock();
         let before =

@@ -2,8 +2,8 @@
 //! of them are one run. `CeilingIndex` calls this for each change of a pod.
 //!
 //! A tenant may name any pod as the controller of thousands. So an event of a pod costs the same,
-//! no matter how many siblings the pod has. The pods of a driver are looked at only when the
-//! driver's own controller or scheduling changes.
+//! no matter how many siblings the pod has. The pods of a driver are checked only when the driver's
+//! own controller or scheduling changes.
 
 use crate::{Uid, cluster::ClusterObjects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
 

@@ -46,8 +46,8 @@ enum EndCheck {
 
 impl CeilingIndex {
     /// Returns workloads whose objects show another end than their run has, in no order. A call
-    /// looks at up to `most` pods, and the next call goes on from there. The first calls look at all
-    /// pods. Further calls look at pods that were planned again, whose workload's object has changed,
+    /// checks up to `most` pods, and the next call continues from there. The first calls check all
+    /// pods. Further calls check pods that were planned again, whose workload's object has changed,
     /// or whose workload was stale or too young before.
     pub fn stale_ends(&mut self, now: Timestamp, most: usize) -> Vec<StaleEnd> {
         self.reschedule();
@@ -82,14 +82,13 @@ impl CeilingIndex {
         Some(DueBatch { task, first, rest: Vec::new() })
     }
 
-    /// Has the workload of a pod looked at again by the next call of
-    /// [`stale_ends`](Self::stale_ends).
+    /// Has the next call of [`stale_ends`](Self::stale_ends) check the workload of a pod again.
     pub fn doubt_end(&mut self, pod: Uid) {
         self.reader.deadlines.doubt_end(pod);
     }
 
     /// Stops looking at ends, until the next call of [`stale_ends`](Self::stale_ends). That call
-    /// looks at all pods.
+    /// checks all pods.
     pub fn forget_ends(&mut self) {
         self.reader.deadlines.moved_ends = None;
     }
@@ -100,8 +99,8 @@ impl CeilingIndex {
         self.reader.deadlines.is_pressed(now)
     }
 
-    /// Has the workloads looked at whose objects have changed, that have lost a pod, or whose chain
-    /// of owners has changed.
+    /// Has workloads checked whose objects have changed, that have lost a pod, or whose chain of
+    /// owners has changed.
     pub(super) fn follow_ends(&mut self) {
         let changed = self.objects.shown_ends.take_changed();
         let rerooted = self.objects.owners.take_rerooted();

@@ -10,8 +10,8 @@ use super::CeilingIndex;
 use crate::{Uid, paused::Paused};
 
 /// The namespace of a Job, and the uid of the `CronJob` that the Job names. A Job may name a
-/// `CronJob` of another namespace: that is another key, so no Job makes those of another namespace
-/// surplus.
+/// `CronJob` of another namespace, but with its own namespace in the key, it doesn't make Jobs of
+/// that namespace surplus.
 type CronJobKey = (ArcStr, Uid);
 
 impl CeilingIndex {

@@ -1,4 +1,4 @@
-//! The pods whose marks for autoscalers differ from what a floor says: a protected pod tells
+//! The pods whose marks for autoscalers don't agree with their floor: a protected pod tells
 //! autoscalers to leave it and its node alone. The keeper's `FloorMarks` writes and removes the
 //! marks.
 

@@ -1,6 +1,6 @@
 //! Queues that went missing a moment ago: a tool that replaces queues creates them again at once.
-//! The index looks for such queues after each change of queues. While a queue is missing for a
-//! moment only, the keeper puts off ends.
+//! The index looks for such queues after each change of queues. For a moment after a queue went
+//! missing, the keeper puts off the ends of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use tenure_policy::expiry::Family;
 use super::PodStanding;
 use crate::cluster::ClusterObjects;
 
-/// The time for which nothing is done by the rest of a tree that lacks a queue: fields that the
-/// queue sets, such as a longer time to get ready, would not count.
+/// The time for which the rest of a tree ends no run after one of its queues went missing. The
+/// fields of the missing queue, such as a longer time to get ready, wouldn't count.
 const MOMENT: SignedDuration = SignedDuration::from_mins(1);
 
 /// The queues that workloads or queues name and that don't exist, with the time since which each is

@@ -3,7 +3,7 @@
 //!
 //! When a workload leaves room in a queue, the next owner that waits there comes back before its
 //! time, if the queue's rules say so. A workload that was paused because its pods didn't get ready
-//! calls no other back: two of them would call each other again and again.
+//! calls back no other owner: two such workloads would call each other back again and again.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -56,9 +56,9 @@ impl CeilingIndex {
     }
 
     /// Returns the paused owners that come back at `now`, in no order. Owners with pods are left
-    /// out, since the pods would count for the next run. Two kinds of owners are included for the
-    /// sake of their record: those that a person has deactivated, which the record is to say, and
-    /// those that run again though Tenure hasn't resumed them, whose record is to be removed.
+    /// out, since the pods would count for the next run. Two kinds of owners are included only to
+    /// correct their records: owners that a person has deactivated, which the record must show, and
+    /// owners that run again although Tenure hasn't resumed them, whose record must be removed.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let newest = NewestPods::default();

@@ -1,5 +1,5 @@
-//! Counts the workloads of each queue, in one look at all pods. The keeper's `StatusController` asks
-//! for the counts, writes them to the status of the queues, and exports them as metrics. Only
+//! Counts the workloads of each queue, in one pass over all pods. The keeper's `StatusController`
+//! asks for the counts, writes them to the status of the queues, and exports them as metrics. Only
 //! queues of the run.ai family are counted.
 
 use std::collections::HashMap;

@@ -63,7 +63,7 @@ impl CeilingIndex {
     }
 
     /// Forgets which workloads got a notice of their present end: the keeper that sent the notices
-    /// doesn't lead any more, and its events may be lost. If it leads again, it looks at those
+    /// doesn't lead any more, and its events may be lost. If it leads again, it checks those
     /// workloads again, as the next keeper would.
     pub fn forget_notices(&mut self) {
         self.reschedule();

@@ -1,6 +1,6 @@
 //! The time at which the ceiling of a pod is reached, and the time by which its workload must be
 //! ready. `Deadlines` plans both for each pod. A change of queues that shortens a run may grant it
-//! time, but none beyond the end that it had before.
+//! a grace, but never a later end than before.
 
 use arcstr::ArcStr;
 use jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! Pods in the order in which their tasks are due. Each [`DueOrder`] has two lanes, and all due pods
 //! of the first come before those of the second: pods whose run could not be ended before can't
-//! hold up others. Evictions and notices use the first lane alone.
+//! delay others. Evictions and notices use the first lane alone.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -81,7 +81,7 @@ struct NodeBuffers<'o, 'q, 'i> {
     found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i PodRecord>)>,
     /// The pods of the node, the offered ones first.
     here: Vec<PodWithWorkload<'o, 'i>>,
-    /// The number of searches for other victims that are left for this thread.
+    /// The number of searches for other victims that this thread may still make.
     searches: usize,
 }
 
@@ -316,7 +316,8 @@ pub(super) fn is_bound(pod: &PodRecord) -> bool {
     pod.scheduled.is_some() || pod.progress != PodProgress::Running
 }
 
-/// True if the pod leaves room when it goes: it is bound, and nothing brings it back.
+/// True if the pod leaves room when it goes: it is bound, and no controller brings it back to the
+/// node.
 fn leaves_room(pod: &PodRecord) -> bool {
     pod.frees && is_bound(pod)
 }

@@ -144,8 +144,8 @@ impl Pending<'_, '_> {
     }
 }
 
-/// Returns the most pods of a group that others may take, besides the victims on this node, in all
-/// and by subgroup.
+/// Returns the most pods of a group that other preemptors may take, besides the victims on this
+/// node, in all and by subgroup.
 fn going<'g, 'i: 'g>(
     grants: impl Iterator<Item = &'g GrantedPods<'i>>,
     node: &str,

@@ -32,7 +32,7 @@ pub struct NodePods {
 }
 
 impl NodePods {
-    /// Finds a pod, one uid after the other: a node has few, and a processor would mispredict the
+    /// Finds a pod by a linear search: a node has few pods, and a processor would mispredict the
     /// steps of a binary search.
     pub fn find(&self, uid: Uid) -> Option<&PodRecord> {
         self.pods.get(self.uids.iter().position(|of| *of == uid)?)

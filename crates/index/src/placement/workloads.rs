@@ -154,8 +154,8 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         of
     }
 
-    /// Finds the part of a pod's workload that is counted apart: it takes a look at all pods of the
-    /// group.
+    /// Finds the part of a pod's workload that is counted apart. This takes a pass over all pods of
+    /// the group.
     pub fn find_part(&mut self, of: &mut PodWithWorkload<'_, 'i>) {
         if let SchedulingUnit::Group(numbers) = &mut of.of
             && let Some((group, ..)) = self.named(of.pod).of

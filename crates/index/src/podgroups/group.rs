@@ -41,7 +41,7 @@ pub struct GroupRecord {
     pub queue: Option<ArcStr>,
     /// The workload's own ceiling.
     pub own: Option<SignedDuration>,
-    /// The pods that the group takes to run, in all and by subgroup.
+    /// The pods that the group needs to run, in all and by subgroup.
     pub shape: GangShape,
 }
 

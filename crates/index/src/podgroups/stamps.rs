@@ -52,7 +52,7 @@ pub struct Stamp {
     said: Option<Milliseconds>,
 }
 
-/// Groups whose stamps are to be checked, by time.
+/// Groups whose stamps must be checked, by time.
 #[derive(Debug, Default)]
 pub struct StampSchedule(pub(super) BTreeSet<(i64, GroupKey)>);
 

@@ -34,7 +34,7 @@ pub struct GroupWorkload<'g> {
     pub stamp: Option<Timestamp>,
     /// The queue that the group names, in the family of its kind.
     pub queue: Option<&'g ArcStr>,
-    /// The number of pods that the group takes to run, in all and of each subgroup.
+    /// The number of pods that the group needs to run, in all and of each subgroup.
     pub shape: &'g GangShape,
     /// The pods that name the group, and are neither finished nor terminating, in the order of
     /// their uids.

@@ -25,7 +25,7 @@ pub struct Relist {
 }
 
 impl UsageLedger {
-    /// Begins a list of all pods: those of the version that is counted, or the first list of all.
+    /// Begins a list of all pods: the pods of the counted version, or the very first list.
     pub fn begin_list(&mut self) {
         self.list_after(None);
     }

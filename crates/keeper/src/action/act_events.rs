@@ -107,8 +107,8 @@ pub fn cause(batch: &DueBatch, pod: Option<&Pod>) -> EventCause {
     EventCause { pod, queue: batch.first.queue.clone() }
 }
 
-/// Keeps only the first event, and has it say what a dry run would do, and when. `at` None: its
-/// time stays.
+/// Keeps only the first event. Its note then says what the keeper would do without the dry run, and
+/// when. `at` None: its time stays.
 pub fn of_dry_run(events: &mut Vec<EventRecord>, at: Option<Timestamp>) {
     events.truncate(1);
     for event in events {

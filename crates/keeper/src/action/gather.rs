@@ -35,7 +35,7 @@ use crate::{api::if_found, events::EventCause, handles::Handles};
 /// counts as absent if it can't be read: any user may name an owner in an API that is broken.
 const READING_TRIES: u8 = 3;
 
-/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may
+/// The most pods exempt by priority that are checked before an owner is paused. Any tenant may
 /// create more.
 const EXEMPT_PODS: usize = 64;
 
@@ -211,9 +211,9 @@ impl Pauser {
         Ok(Climbed { action: climb.action(), pausable, ended })
     }
 
-    /// True if this owner makes pods that are exempt by priority, and a live one is below it. Then
-    /// the owner isn't paused. A pod that has its priority by itself ends with the others: else one
-    /// such pod would keep all of them running.
+    /// True if this owner's templates make pods that are exempt by priority, and one of them is
+    /// live. Such an owner isn't paused. An exempt pod whose priority is not from a template
+    /// doesn't count: otherwise one such pod would keep all pods running.
     async fn has_an_exempt_pod(
         &self,
         work: &CaseWork<'_>,

@@ -1,8 +1,8 @@
 //! Events that wait to be written.
 //!
 //! All controllers add to the [`EventQueue`], and the `EventWriter` takes from it. Namespaces take
-//! turns, so that a namespace whose events fail holds up no other. An event that is lost is owed
-//! again, if the outbox can build it from a journal.
+//! turns, so that a namespace whose events fail delays no other. A lost event is owed again if the
+//! outbox can build it from a journal.
 
 use std::{
     collections::HashMap,
@@ -52,8 +52,8 @@ const REFUSAL_PATIENCE: Duration = Duration::from_mins(2);
 /// The longest wait for the events that are written before an act.
 const LONGEST_FIRST_TRY: Duration = Duration::from_secs(2);
 
-/// The number of such waits in vain after which none is made until an event is written: acts must
-/// not wait for events in all namespaces, one by one.
+/// The number of vain waits after which acts stop waiting until an event is written. Otherwise acts
+/// would wait for the events of one failing namespace after the other.
 const MOST_IN_VAIN: u32 = 8;
 
 /// The rank of events that don't come before an act.
@@ -69,7 +69,7 @@ pub struct EventQueue {
     metrics: Metrics,
     /// The acts whose events may be missing.
     outbox: EventOutbox,
-    /// The messages about these events, which wait for none of them.
+    /// The messages about these events, which don't wait for the events.
     messages: Messages,
 }
 
@@ -164,7 +164,7 @@ impl EventQueue {
 
     /// Adds the events of an act that is about to be done, before the others of their namespace:
     /// `owed` first. Returns when each event was tried, and after two seconds in any case. Doesn't
-    /// wait where events fail, or where such a wait was in vain.
+    /// wait for a namespace whose events fail, or after vain waits.
     pub async fn record_first(&self, owed: Vec<EventRecord>, events: Vec<EventRecord>) {
         for event in &owed {
             self.messages.add_earlier(event);
@@ -375,7 +375,7 @@ mod tests {
         queue.work.waiting() == 0
     }
 
-    /// Outcomes what may be tried now, with this result; returns how many are given up.
+    /// Tries all events that are due, with this result. Returns the number that the queue gives up.
     fn try_all(queue: &EventQueue, result: impl Fn(&str) -> Result<(), ApiError>) -> usize {
         let leases: Vec<_> = std::iter::from_fn(|| queue.work.take()).collect();
         let is_given_up = |lease: Lease<QueuedEvent>| {
@@ -494,7 +494,7 @@ mod tests {
         assert_eq!(queue.work.waiting(), left);
     }
 
-    /// Tells an event first, while its try takes `after` and has this result. Returns the time that
+    /// Records an event first, whose try takes `after` and has this result. Returns the time that
     /// the call waited.
     async fn recorded_first(
         queue: &EventQueue,

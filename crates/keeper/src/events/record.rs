@@ -16,7 +16,7 @@ use tenure_service::spans::Span;
 use tenure_types::paused::PausedRecord;
 use tracing::error;
 
-/// The action of events about what was deleted.
+/// The action of events about deleted objects.
 pub const DELETING: &str = "Deleting";
 
 /// The longest name of a queue that the API server accepts, in bytes.

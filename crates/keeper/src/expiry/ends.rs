@@ -25,8 +25,8 @@ use crate::{action::ActionFailure, limit::WriteLimit};
 /// The time between two checks, and the least time between two writes of one object.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The most pods that a check looks at, since all other readers of the index wait meanwhile. In a
-/// cluster of 150,000 pods whose workloads show no end yet, each is looked at within half a minute.
+/// The most pods per check, because all other readers of the index wait meanwhile. In a cluster of
+/// 150,000 pods whose workloads show no end yet, each pod is checked within half a minute.
 const PODS_AT_ONCE: usize = 10_000;
 
 /// The waits after failures in a namespace. While an admission webhook is down, no object of a
@@ -85,7 +85,7 @@ impl ExpiryController {
     }
 
     /// Has the object of one workload show the end, if it still shows another. After a failure, or
-    /// an act that was put off, the index looks at the workload again.
+    /// an act that was put off, the index checks the workload again.
     async fn show_end(&self, lease: Lease<EndToShow>, limit: &WriteLimit) {
         let Self { handles, pauser, .. } = self;
         limit.until_ready().await;

@@ -20,14 +20,13 @@ use tenure_types::extension::{Extension, ExtensionState, slim};
 
 use crate::cluster::ClusterState;
 
-/// The least time after which an extension that hasn't changed is looked at again: its run may have
-/// ended.
+/// The shortest time between two checks of an unchanged extension: its run may have ended.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
-/// The longest time after which an extension that hasn't changed is looked at again.
+/// The longest time between two checks of an unchanged extension.
 const AGAIN_AT_LATEST: Duration = Duration::from_hours(1);
 
-/// The looks at the unchanged extensions of a namespace take at most one part in this number of the
+/// Checks of the unchanged extensions of a namespace take at most one part in this number of the
 /// time.
 const SHARE: u32 = 50;
 
@@ -60,7 +59,7 @@ impl Work for OpenExtension {
 /// The open extensions, as the watch has shown them. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct OpenExtensions {
-    /// The extensions that are to be looked at.
+    /// The extensions that wait for a check.
     pub queue: WorkQueue<OpenExtension>,
     /// The open extensions by namespace, and the turns of their workloads.
     opened: Arc<Mutex<OpenState>>,
@@ -75,7 +74,7 @@ struct OpenState {
     granting: HashSet<(String, Uid)>,
 }
 
-/// The turn of a workload to be granted time. The drop ends the turn.
+/// The turn of a workload to get a grant. The drop ends the turn.
 #[derive(Debug)]
 pub struct GrantTurn {
     open: OpenExtensions,
@@ -132,9 +131,9 @@ impl OpenExtensions {
         is_free.then(|| GrantTurn { open: self.clone(), workload })
     }
 
-    /// Returns an extension that was looked at. If the extension is still open, it is due again
-    /// after a time that grows with `cost`, the time spent on it, and with the number of open
-    /// extensions in its namespace.
+    /// Returns an extension after a check. If the extension is still open, it is due again after a
+    /// time that grows with `cost`, the time spent on it, and with the number of open extensions in
+    /// its namespace.
     pub fn give_back(&self, lease: Lease<OpenExtension>, cost: Duration) {
         let opened = self.opened.lock();
         let of_namespace = opened.by_namespace.get(lease.work.namespace());

@@ -75,8 +75,8 @@ impl UsageCounter {
         session.save().await
     }
 
-    /// Splits a pod into what the index and what the ledger read, without its claims of devices.
-    /// None: the pod has no uid.
+    /// Splits a pod into the parts that the index and the ledger read, without its claims of
+    /// devices. None: the pod has no uid.
     pub(super) fn seen(pod: PodWithRoom) -> Option<(Pod, SeenRun)> {
         let (pod, requests, stopped) = pod.split_run();
         let seen = SeenRun {

@@ -217,8 +217,8 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// Returns what the index and what the ledger read of a pod. The claims of devices are read if
-    /// the pod's run is new to the ledger, and in a queue. None: the pod has no uid.
+    /// Returns the parts of a pod that the index and the ledger read. The claims of devices are
+    /// read if the pod's run is new to the ledger, and in a queue. None: the pod has no uid.
     async fn seen(&mut self, pod: PodWithRoom) -> Result<Option<(Pod, SeenRun)>, SessionFailure> {
         let with_claims = (!pod.claims().is_empty()).then(|| pod.clone());
         let Some((pod, mut seen)) = UsageCounter::seen(pod) else { return Ok(None) };
@@ -282,7 +282,7 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// Takes a change of a pod, with the time at which it was made as far as that is known.
+    /// Applies a change of a pod to the ledger, with the time of the change if that is known.
     async fn change(&mut self, pod: PodWithRoom, gone: bool) -> Result<(), SessionFailure> {
         let Handles { cluster, clock, usage: book, .. } = self.handles;
         let now = clock.now();

@@ -67,12 +67,12 @@ pub enum PostError {
 pub enum PostOutcome {
     /// The receiver has taken the message.
     Sent,
-    /// The receiver won't ever take this message, and may take others.
+    /// The receiver will never accept this message, but may accept others.
     BodyRefused,
-    /// The receiver won't ever take the message, nor others as it is.
+    /// The receiver will never accept this message, and accepts no others in its present state.
     Refused,
-    /// The message is worth another try, after the rest that the receiver asks for. None: it asks
-    /// for none.
+    /// The message is worth another try, after the wait that the receiver asks for. None: the
+    /// receiver asks for no wait.
     Failed(Option<Duration>),
 }
 

@@ -99,7 +99,8 @@ impl ReceiverQueue {
         Self { receiver: receiver.into(), work: WorkQueue::new(limits), state: Mutex::default(), metrics }
     }
 
-    /// Adds a message. If too many wait, drops one of the namespace with the most.
+    /// Adds a message. If too many messages wait, drops one of the namespace with the most
+    /// messages.
     pub fn push(&self, message: Arc<Message>) {
         let mut state = self.state.lock();
         let generation = state.generation;

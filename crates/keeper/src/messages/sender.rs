@@ -38,7 +38,7 @@ struct Tasks {
 /// The task of one receiver.
 struct SenderTask {
     queue: Arc<ReceiverQueue>,
-    /// The settings when the configuration was last looked at.
+    /// The settings at the last check of the configuration.
     settings: Receiver,
     task: AbortHandle,
 }

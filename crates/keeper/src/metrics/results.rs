@@ -74,9 +74,9 @@ impl StatusResult {
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug)]
 pub enum MessageResult {
-    /// The receiver has taken the message.
+    /// The receiver has accepted the message.
     Sent,
-    /// The receiver won't ever take the message.
+    /// The receiver will never accept the message.
     Refused,
     /// The message was tried for too long.
     Failed,

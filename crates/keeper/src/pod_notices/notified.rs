@@ -22,7 +22,7 @@ pub struct NotifiedWorkloads {
 #[derive(Debug, Default)]
 struct NotifiedWorkload {
     namespace: String,
-    /// The end that the pods are to show. None: they are to show none any more.
+    /// The end that the pods must show. None: they must no longer show an end.
     end: Option<Timestamp>,
     /// The names of pods that the index may not know as its own.
     others: BTreeMap<Uid, String>,

@@ -143,8 +143,8 @@ impl Requeuer {
         }
     }
 
-    /// Removes the record from an owner that runs again although nothing has resumed it, and sets
-    /// back what the pause holds.
+    /// Removes the record from an owner that runs again although Tenure hasn't resumed it, and
+    /// restores the fields that the pause holds.
     async fn take_record(
         &self,
         namespace: &str,

@@ -18,8 +18,8 @@ use thiserror::Error;
 
 use super::{StatusController, known::Write};
 
-/// The field manager of statuses. Other writes have another one, because an apply removes the
-/// fields that its manager has applied before and now leaves out.
+/// The field manager of statuses. Other writes have another field manager, because an apply removes
+/// the fields that its manager has applied before and now leaves out.
 const FIELD_MANAGER: &str = "tenure-keeper-status";
 
 /// The field of the child queues, as a conflict names it.
@@ -30,7 +30,7 @@ const CHILDREN: &str = ".status.childQueues";
 pub enum StatusWriteError {
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The returned status lacks what was applied.
+    /// The returned status lacks fields that were applied.
     #[error("the API server took it and dropped what it was to say")]
     Dropped,
 }

@@ -43,7 +43,7 @@ impl PodPlace {
         (place != Self::default()).then_some(place)
     }
 
-    /// Returns a pod of this template, with nothing but what names its queue.
+    /// Returns a pod of this template, with only the fields that name its queue.
     pub fn pod(&self, namespace: &str) -> Pod {
         let Self { labels, annotations } = self;
         let metadata = ObjectMeta {

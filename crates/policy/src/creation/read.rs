@@ -120,7 +120,7 @@ impl AskingOwner {
     }
 }
 
-/// A pass over an object. The pass over the old object only notes what it asks for.
+/// A pass over an object. The pass over the old object only notes its requests.
 struct ObjectPass<'r> {
     owner: AskingOwner,
     /// Returns true if an ask counts, by the hash of its field and value.

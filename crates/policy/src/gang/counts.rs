@@ -118,7 +118,7 @@ impl GangCounts {
     }
 
     /// Adds the losses when this number of pods of a subgroup goes: the pods, and one at each
-    /// parent of a node that falls below its minimum by that.
+    /// parent of a node that thereby falls below its minimum.
     pub(crate) fn lose(&self, shape: &GangShape, number: usize, pods: u32, lost: &mut BTreeMap<usize, u32>) {
         let mut less = pods;
         for (number, node) in shape.way_up(number) {

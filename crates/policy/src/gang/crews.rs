@@ -40,7 +40,7 @@ pub struct Crews<C, S> {
     least: usize,
 }
 
-/// The pods of an elastic workload that are counted when one of them is to go.
+/// The pods of an elastic workload that count when a preemptor wants one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountedPods {
     /// All pods: no pod of the crew is in the core, or there is no other crew.

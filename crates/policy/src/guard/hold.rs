@@ -60,8 +60,7 @@ impl GuardedPod<'_> {
         self.with_an_end(asked, |victim| self.rules.against_anybody(victim, self.priority))
     }
 
-    /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still
-    /// counts.
+    /// Decides by a rule. A toleration without an end delays nothing; the pod's floor still counts.
     fn with_an_end<'r>(
         &self,
         asked: &RemovalRequest<'_>,

@@ -72,7 +72,7 @@ pub enum UnknownPreemptor {
     #[default]
     Stricter,
     /// The shorter of both floors: for schedulers that never nominate and keep floors by
-    /// themselves. The longer floor would hold up deletions that the shorter one allows.
+    /// themselves. The longer floor would refuse deletions that the shorter one allows.
     ///
     /// A toleration counts if it has an end. A pod that is nominated to the node belongs to another
     /// scheduler, and holds up nothing.

@@ -24,7 +24,7 @@ pub enum Return {
     /// The owner was deactivated, and a user has activated it since. It comes back at once.
     Reactivate,
     /// A user has deactivated the owner since it was paused, and the record doesn't say so yet. The
-    /// owner doesn't come back. The record is to be changed, so that a later activation is
+    /// owner doesn't come back. The record must be changed, so that a later activation is
     /// recognized.
     Deactivate,
 }

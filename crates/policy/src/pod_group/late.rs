@@ -12,12 +12,12 @@ pub fn is_shorter(ceiling: Option<ExtendedDuration>, other: Option<ExtendedDurat
 /// creation of the group and `scheduled` the scheduling of the pod, in milliseconds since the
 /// epoch. None: it isn't known, and the group counts.
 ///
-/// `late` is asked where the group was made after the pod was scheduled. Any tenant may make the
-/// group that a running pod names, and would move the pod to a queue that suits the tenant better.
-/// For ceilings such a group counts if the ceiling of its queue is [shorter](is_shorter) than that
-/// of the pod's own queue: so it ends a run earlier, as its queue demands, and never later. For
-/// floors it never counts. A longer floor would keep room from others; and the queue also decides
-/// which preemptors are of the same queue, so that even a shorter one isn't harmless.
+/// `late` is called if the group was created after the pod was scheduled. Any tenant may create the
+/// group that a running pod names, and so could move the pod to a queue that suits the tenant
+/// better. For ceilings such a group counts if the ceiling of its queue is [shorter](is_shorter)
+/// than that of the pod's own queue: so the group can only end a run earlier. For floors it never
+/// counts. A longer floor would keep room from other workloads. Even a shorter floor isn't
+/// harmless, since the queue also decides which preemptors are of the same queue.
 pub fn group_counts(made: Option<i64>, scheduled: Option<i64>, late: impl FnOnce() -> bool) -> bool {
     let is_late = made.zip(scheduled).is_some_and(|(made, scheduled)| made > scheduled);
     !is_late || late()

@@ -1,10 +1,10 @@
 //! Decides if other pods may go in place of the offered ones, by needs besides room: host ports,
 //! volumes, devices, and rules about other pods.
 //!
-//! kube-scheduler has found that the preemptor fits if the offered pods are gone. The preemptor has
-//! to fit as well if some of these stay and others go. In doubt the exchange is refused: the rules
-//! over-estimate the effects of a staying pod, and under-estimate the effects of a substitute that
-//! goes.
+//! kube-scheduler has found that the preemptor fits if the offered pods are gone. The preemptor
+//! must also fit if some of these pods stay and other pods go. In doubt the exchange is refused:
+//! the rules over-estimate the effects of a staying pod, and under-estimate the effects of a
+//! substitute that goes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -44,8 +44,8 @@ impl Neighbor<'_> {
     /// True if the preemptor, which is `self`, may be on a node with an offered pod that stays
     /// there.
     ///
-    /// `shared`: the claims of the preemptor's namespace that pods use which weren't offered. The
-    /// preemptor fits beside these pods, so such a claim isn't one that a single pod may use.
+    /// `shared`: the claims in the preemptor's namespace that pods outside of the offer use. The
+    /// preemptor fits beside these pods, so such a claim isn't limited to a single pod.
     fn bears(&self, staying: &Neighbor<'_>, shared: &HashSet<&str>) -> bool {
         if self.needs.is_none() && staying.needs.is_none() {
             return true;

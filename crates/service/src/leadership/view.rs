@@ -30,7 +30,7 @@ pub struct LeaseView {
 #[derive(Debug)]
 pub enum ElectionStep {
     /// Write this lease, which makes this candidate the leader. A lease without a `resourceVersion`
-    /// is to be created.
+    /// must be created.
     Claim(Box<Lease>),
     /// Wait: another candidate leads, unless it stops renewing.
     StandBy {

@@ -22,7 +22,7 @@ pub struct Lease<W: Work> {
     /// The time of the first try since then.
     pub since: Instant,
     queue: WorkQueue<W>,
-    /// The line that waits for this call. None: the work has no line, or its line goes on without
+    /// The line that waits for this call. None: the work has no line, or its line doesn't wait for
     /// it.
     line: parking_lot::Mutex<Option<String>>,
     /// The end that the drop reports to the queue.

@@ -77,7 +77,7 @@ pub struct WorkLimits {
     pub retry: Wait,
     /// The work that waits after a failure.
     pub spread: Spread,
-    /// The most works that wait, due or not. Only [`push`](super::WorkQueue::push) keeps to it.
+    /// The most works that wait, due or not. Only [`push`](super::WorkQueue::push) obeys it.
     pub capacity: usize,
 }
 

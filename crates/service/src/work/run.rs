@@ -24,9 +24,9 @@ pub struct WorkLoop<'r, W: Work> {
 }
 
 impl<W: Work> WorkLoop<'_, W> {
-    /// Works until the end. `fill` adds what is due to the queue, at the beginning and each time
-    /// that `more` returns. `act` does the work of one lease, and ends the lease. `act` is no
-    /// `AsyncFn`, because with that no run could be spawned.
+    /// Works until the end. `fill` adds due work to the queue, at the beginning and each time that
+    /// `more` returns. `act` does the work of one lease, and ends the lease. `act` is no `AsyncFn`,
+    /// because with that no run could be spawned.
     ///
     /// Returns once `end` is cancelled and no call is in flight. Dropping the future drops the
     /// calls in flight, whose work is then due again.

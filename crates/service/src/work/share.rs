@@ -23,7 +23,7 @@ const MOST_SHARES: usize = 128;
 /// The failures of a namespace, or of the queue, since the last success.
 #[derive(Clone, Copy, Debug, Default)]
 struct FailureStreak {
-    /// The number of failures. Those of calls that were in flight together count once.
+    /// The number of failures. Failures of calls that were in flight together count once.
     failures: u32,
     /// The time of the first of these failures. None: there was no failure.
     since: Option<Instant>,

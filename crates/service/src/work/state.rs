@@ -18,7 +18,7 @@ use super::{
     share::Shares,
 };
 
-/// In one of this many turns of a group, its oldest retry comes first.
+/// In one of this many turns of a group, the group's oldest retry comes first.
 const TURNS_OF_RETRIES: u32 = 4;
 
 /// The end of a call, as its lease reports it.
@@ -94,7 +94,7 @@ enum Phase {
     InFlight,
 }
 
-/// Work, and what its queue knows of it.
+/// Work, and its state in the queue.
 #[derive(Debug)]
 struct WorkEntry<W: Work> {
     work: Arc<W>,

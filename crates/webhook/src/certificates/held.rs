@@ -92,7 +92,8 @@ impl SecretContent {
         self.current.as_ref().map(|pair| &*pair.certificate)
     }
 
-    /// Returns the certificates, PEM, of the authorities to be trusted. Empty: there is none.
+    /// Returns the certificates, PEM, of the authorities that clients must trust. Empty: there is
+    /// none.
     pub fn bundle(&self) -> String {
         // a file that an admin wrote may lack its last line break
         let signing = self.current.iter().chain(&self.next).flat_map(|pair| blocks(&pair.certificate));

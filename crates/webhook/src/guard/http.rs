@@ -1,5 +1,5 @@
-//! The route `POST /guard`. Each body gets an answer, and a request that isn't understood is never
-//! held up.
+//! The route `POST /guard`. Each body gets an answer, and a request that can't be read is never
+//! refused.
 
 use std::sync::Arc;
 

@@ -27,7 +27,8 @@ use tracing::{debug, warn};
 
 use super::{Guard, subject::PodRemoval};
 
-/// The time between two looks at all Evictions, by which one may be held back for too long.
+/// The time between two lists of all Evictions. An Eviction may be held back for this much too
+/// long.
 const BETWEEN: Duration = Duration::from_secs(10);
 
 /// The writes to the API server: each second, and in a burst.
@@ -44,8 +45,8 @@ const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
 /// The least time between two heartbeats, as the API asks.
 const LEAST: SignedDuration = SignedDuration::from_secs(20);
 
-/// The time after which all replicas know a pod: before that, an unknown one isn't taken for gone. A
-/// completed entry can't be taken back.
+/// The time after which all replicas know a pod. Before that, an unknown pod doesn't count as gone:
+/// a completed entry can't be reverted.
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
 /// The latest expected completion that the API accepts is ten years from now.
@@ -54,7 +55,8 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(9 * 365 * 24);
 /// An Eviction of `lifecycle.k8s.io/v1alpha1`, with the fields that a responder needs.
 type Eviction = Object<EvictionSpec, EvictionStatus>;
 
-/// An Eviction that waits for this responder: all that is kept of it, since tenants may create many.
+/// An Eviction that waits for this responder, with only the fields that it needs: tenants may create
+/// many Evictions.
 #[derive(Debug)]
 struct WaitingEviction {
     namespace: String,

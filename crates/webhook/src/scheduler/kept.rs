@@ -1,9 +1,9 @@
 //! Counts the resource-seconds that preemptors waited for because of floors.
 //!
-//! A scheduler offers victims on many nodes, and would take those of one node. So when a request
-//! gets no victims, only the pods of one node count: the node whose floors end first, where the
-//! preemptor waits. Each pod counts once at a time, for any number of preemptors, until its floor
-//! or its run ends.
+//! A scheduler offers victims on many nodes, but would preempt only those of one node. So when a
+//! request gets no victims, only the pods of one node count: the node whose floors end first, where
+//! the preemptor waits. Each pod counts once at a time, for any number of preemptors, until its
+//! floor or its run ends.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -19,7 +19,7 @@ use super::Extender;
 /// The most pods that are counted at a time: more than preemptors want in any cluster.
 const MOST: usize = 10_000;
 
-/// The time between two counts. A pod that ends is counted for up to this time too short.
+/// The time between two counts. The count of a pod that ends may lack up to this time.
 const BETWEEN: Duration = Duration::from_secs(1);
 
 /// The resource whose requests are in thousandths.

@@ -56,8 +56,8 @@ impl Waiters {
     }
 
     /// Takes all waiters that are due, a list for each scheduler. Waiters with fewer failures come
-    /// first, and among them those of higher priority: to wake a pod wakes all others of no higher
-    /// priority, and a pod that couldn't be woken must not keep the others asleep.
+    /// first, and among them those of higher priority: waking a pod also wakes all pods of no
+    /// higher priority, and a pod that couldn't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
         let due = self.by_uid.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();

@@ -1,9 +1,9 @@
 //! Wakes preemptors when the floors in their way end.
 //!
 //! The end of a floor is no event in the cluster, so a pod that found no victim would wait for up
-//! to five minutes, until its scheduler looks at all unschedulable pods again. Labels and
-//! annotations wake no pod. But when the nomination of a pod to a node is removed, kube-scheduler
-//! looks again at this pod and at all waiting pods of no higher priority.
+//! to five minutes, until its scheduler tries all unschedulable pods again. Labels and annotations
+//! wake no pod. But when the nomination of a pod to a node is removed, kube-scheduler looks again
+//! at this pod and at all waiting pods of no higher priority.
 
 use std::time::Duration;
 
@@ -79,8 +79,8 @@ impl NominationNudger {
         }
     }
 
-    /// Wakes the pods of one scheduler in turn, until a pod is woken: this wakes all pods of no
-    /// higher priority, and the others wait on. After a failure, all that are left wait for a
+    /// Wakes the pods of one scheduler in turn, until one pod is woken. That also wakes all pods of
+    /// no higher priority; the other pods wait on. After a failure, the remaining pods wait for a
     /// retry.
     async fn wake_all(&self, client: &Client, due: Vec<Waiter>, now: Timestamp) {
         let waiting = due.len();

@@ -32,8 +32,8 @@ pub(super) enum ListMode {
 }
 
 impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
-    /// Lists all objects into the store, and returns the version to watch from. A failed list
-    /// leaves the objects in the store that it has shown so far, and removes none.
+    /// Lists all objects into the store, and returns the version to watch from. A failed list keeps
+    /// the objects that it has added to the store so far, and removes none.
     pub(super) async fn list(&mut self) -> Result<String, WatchFailure> {
         let asked = Instant::now();
         if self.is_missing {

@@ -1,5 +1,5 @@
 //! The version of the API server, which shows that etcd was restored from a backup. `Follower` asks
-//! for it before a watch goes on that was cut.
+//! for it before it resumes a broken watch.
 
 use std::time::Duration;
 
@@ -33,9 +33,9 @@ pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result
     Ok(list.metadata.resource_version.unwrap_or_default())
 }
 
-/// Compares the API server's version with the one that a watch goes on from. True: the watch may go
-/// on. False: the API server refuses to give its version. A watch from a version that lies ahead
-/// shows none of the changes until then, and doesn't say so.
+/// Compares the API server's version with the version from which a watch resumes. True: the watch
+/// may go on. False: the API server refuses to give its version. A watch from a version that lies
+/// ahead shows none of the changes until then, and doesn't say so.
 ///
 /// # Errors
 /// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from
