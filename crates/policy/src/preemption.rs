@@ -80,6 +80,21 @@ pub struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
+    /// Creates the only pod of a workload, which runs, in no node pool and without a
+    /// `PriorityClass`.
+    pub const fn alone(workload: &'a Workload<'a>) -> Self {
+        Self {
+            workload,
+            part: None,
+            place: workload.place,
+            subgroup: 0,
+            progress: PodProgress::Running,
+            pool: None,
+            class: ClassState::None,
+            scheduled_at: workload.start,
+        }
+    }
+
     /// Returns the sets of pods that must keep their minimum when the victim goes: the workload,
     /// and its part if it has one.
     pub fn counted(&self) -> impl Iterator<Item = &'a Workload<'a>> + use<'a> {

@@ -21,7 +21,7 @@ use memo::Memo;
 /// A change costs as much as a queue has parents, which is one. Frequent results are remembered
 /// beside each queue until the next change: memory grows with the number of queues, and never with
 /// that of pairs of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct QueueTree {
     /// The place of each name: of queues, and of missing parents.
     ids: HashMap<Box<str>, QueueId>,
@@ -59,7 +59,7 @@ pub struct Cycle;
 
 /// A queue, or a missing parent. All that a way to the root asks of a queue is in one line of the
 /// processor's cache.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 struct QueueNode {
     name: Box<str>,

@@ -10,6 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Memo(AtomicU64);
 
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
 impl Memo {
     /// Returns the number. None: none was remembered in this generation.
     pub(super) fn get(&self, generation: u32) -> Option<u32> {

@@ -36,6 +36,17 @@ fn a_queue_can_move() {
 }
 
 #[test]
+fn a_copy_changes_apart_from_its_original() {
+    let original = tree(&[("leaf", "root"), ("root", "")]);
+    assert_eq!(path(&original, "leaf").unwrap(), ["leaf", "root"]);
+    let mut copy = original.clone();
+    assert_eq!(path(&copy, "leaf").unwrap(), ["leaf", "root"]);
+    copy.put("leaf", queue(""));
+    assert_eq!(path(&copy, "leaf").unwrap(), ["leaf"]);
+    assert_eq!(path(&original, "leaf").unwrap(), ["leaf", "root"]);
+}
+
+#[test]
 fn cycles_are_reported_from_wherever_they_are_met() {
     let mut tree =
         tree(&[("a", "b"), ("b", "c"), ("c", "a"), ("leaf", "a"), ("self", "self"), ("apart", "")]);
