@@ -21,7 +21,7 @@ use crate::{
     input::{self, Document, InputArgs},
     print::OutputArgs,
 };
-use answer::{Forecast, ForecastTable};
+use answer::Forecast;
 use occupants::ClusterRoom;
 
 /// Show what comes free, and by when at the latest
@@ -97,10 +97,8 @@ impl ForecastArgs {
             let now = self.input.now.unwrap_or_else(Timestamp::now);
             ClusterRoom::of_files(&self.input.filename, t9k, &config, now, longest)?
         };
-        let by_node = self.by == Grouping::Node;
-        let forecast = Forecast::new(&cluster, by_node, wanted.as_ref())?;
-        let shown = ForecastTable { resources: self.resources, rows: self.rows, by_node };
-        self.output.show(&forecast, || forecast.text(&shown))
+        let forecast = Forecast::new(&cluster, self.by == Grouping::Node, wanted.as_ref())?;
+        self.output.show(&forecast, || forecast.text(self.resources, self.rows))
     }
 }
 

@@ -23,13 +23,14 @@ mod trace;
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, BufWriter, Write, stdin, stdout},
+    io::{BufRead, BufReader, stdin},
 };
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use http::Uri;
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
+use serde::Serialize;
 use tenure_policy::config::Config;
 use tenure_types::ExtendedDuration;
 
@@ -37,21 +38,21 @@ use crate::{
     cluster::{ConnectArgs, url},
     floors::{duration, of_file},
     input,
-    print::{OutputArgs, OutputFormat, print, table, warn},
+    print::{json, print, table, warn, yaml},
     snapshot::Snapshot,
 };
 use cluster::ClusterPast;
 use generate::Mix;
 use past::Past;
 use picture::picture;
-use policy::{Overrides, SimulatedPolicy};
-use progress::ProgressReader;
+use policy::{Overrides, SimulatedPolicy, ceiling};
+use progress::ProgressBar;
 use prometheus::PrometheusArgs;
-use replay::{ReportBounds, applied, replay};
-use report::{ComparedPolicies, SimulationReport, SweepRow};
+use replay::{QueueNumbers, ReportBounds, applied, replay};
+use report::{SimulationReport, amount, grouped, number, plural};
 use schedule::schedule;
 use source::{Skipped, SourceReport};
-use trace::{Columns, TraceOptions};
+use trace::{Trace, TraceOptions};
 
 /// Show what other ceilings and floors would have done to the runs of the past
 ///
@@ -80,14 +81,8 @@ pub struct SimulateArgs {
     #[command(flatten)]
     prometheus: PrometheusArgs,
 
-    /// The columns of a CSV file, or other columns of sacct: FIELD=COLUMN, of id, submit, start, end, gpus, cpus, queue,
-    /// user, priority and state
-    #[arg(long, value_name = "FIELD=COLUMN,...", requires = "trace")]
-    columns: Option<Columns>,
-
-    /// The zone of times in a trace that name none, such as Europe/Berlin
-    #[arg(long, value_name = "ZONE", value_parser = zone, default_value = "UTC", requires = "trace")]
-    zone: TimeZone,
+    #[command(flatten)]
+    trace: TraceOptions,
 
     /// The number of made-up jobs
     #[arg(long, value_name = "N", default_value_t = 3_000, requires = "generate")]
@@ -105,20 +100,11 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE|DIR|-", help_heading = "Policy")]
     baseline: Vec<String>,
 
-    /// Give all queues this maxDuration of their own
-    #[arg(long, value_name = "DURATION", value_parser = ceiling, help_heading = "Policy")]
-    max_duration: Option<ExtendedDuration>,
-
-    /// Give all queues this preemptMinRuntime of their own
-    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Policy")]
-    preempt_min_runtime: Option<ExtendedDuration>,
-
-    /// Give all queues this reclaimMinRuntime of their own
-    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Policy")]
-    reclaim_min_runtime: Option<ExtendedDuration>,
+    #[command(flatten)]
+    overrides: Overrides,
 
     /// Try several values of maxDuration, and show one line for each
-    #[arg(long, value_name = "maxDuration=DURATION,...", value_parser = sweep, conflicts_with = "max_duration", help_heading = "Policy")]
+    #[arg(long, value_name = "maxDuration=DURATION,...", value_parser = sweep, conflicts_with = "ceiling", help_heading = "Policy")]
     sweep: Option<Sweep>,
 
     /// The configuration file of the servers, whose default floors count; - for standard input
@@ -194,6 +180,17 @@ enum SimulateFormat {
 #[derive(Clone, Debug)]
 struct Sweep(Vec<ExtendedDuration>);
 
+/// A row of a sweep. `freed` is in unit-hours.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SweepRow {
+    max_duration: String,
+    jobs: u64,
+    users: usize,
+    freed: f64,
+    nearly_finished: u64,
+}
+
 /// Reads `maxDuration=DURATION,...`.
 fn sweep(text: &str) -> Result<Sweep, String> {
     let values = text.strip_prefix("maxDuration=");
@@ -201,273 +198,209 @@ fn sweep(text: &str) -> Result<Sweep, String> {
     values.split(',').map(ceiling).collect::<Result<_, _>>().map(Sweep)
 }
 
-/// Reads a ceiling, which must not be zero.
-fn ceiling(text: &str) -> Result<ExtendedDuration, String> {
-    let value = duration(text)?;
-    if value == ExtendedDuration::ZERO {
-        Err("must be greater than zero, such as 2d".into())
-    } else {
-        Ok(value)
-    }
-}
-
 /// Reads the URL of a Prometheus.
 fn prometheus_url(text: &str) -> Result<Uri, String> {
     url(text).map_err(|_| "must be a URL such as http://prometheus.monitoring:9090".into())
 }
 
-/// Reads the name of a time zone.
-fn zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name).map_err(|_| "must be the name of a time zone, such as Europe/Berlin or UTC".into())
-}
-
 /// The ceiling that is tried on made-up jobs if no policy is given.
 const FIRST_TRY: &str = "2d";
-
-/// The past, with the queues that it had.
-struct SimulationInput {
-    past: Past,
-    source: SourceReport,
-    /// The queues of the cluster, and what runs now. None: no cluster was read.
-    cluster: Option<ClusterPast>,
-    /// Sentences about what the source lacks.
-    missing: Vec<String>,
-}
 
 impl SimulateArgs {
     /// Reads the past, judges it, and prints the report in the form that is asked for. An error:
     /// there is nothing to try, or the source can't be read.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let config = of_file(self.config.as_deref())?;
-        let is_asked = !self.overrides().is_none() || !self.queues.is_empty() || self.sweep.is_some();
+        let (config, overrides) = (of_file(self.config.as_deref())?, self.overrides());
         ensure!(
-            is_asked,
+            overrides != Overrides::default() || !self.queues.is_empty() || self.sweep.is_some(),
             "nothing to try: give --max-duration 2d, --sweep maxDuration=12h,24h,2d,7d or --queues new.yaml"
         );
         ensure!(
             self.sweep.is_none() || self.output != SimulateFormat::Svg,
             "--output: Invalid value: \"svg\": a sweep has no picture: give table, json, yaml or csv"
         );
-        let mut known = self.known(connect, &config).await?;
-        let of_cluster = known.cluster.as_mut().map(|cluster| std::mem::take(&mut cluster.queues));
-        let baseline = match (self.baseline.as_slice(), of_cluster) {
-            ([], Some(queues)) => queues,
+        let (past, mut source, cluster) = self.known(connect, &config).await?;
+        let baseline = match (&*self.baseline, &cluster) {
+            ([], Some(cluster)) => cluster.queues.clone(),
             ([], None) => SimulatedPolicy::default_of(&config),
             (files, _) => self.policy(files, &config)?,
         };
+        let policy = match &*self.queues {
+            [] => baseline.with(overrides, &past),
+            files => self.policy(files, &config)?.with(overrides, &past),
+        };
         let counting = ReportBounds {
-            unit: known.past.unit(),
-            since: known.past.known_since,
+            unit: past.unit(),
+            since: past.known_since,
             nearly: self.nearly_within.to_signed(),
             lost_within: self.lost_within.to_signed(),
         };
         if let Some(Sweep(ceilings)) = &self.sweep {
-            let floors = Overrides { ceiling: None, ..self.overrides() };
-            let with = self.tried_on(&baseline, floors, &known.past, &config)?;
-            return self.sweep(ceilings, &known, [&baseline, &with], counting);
+            return self.sweep(ceilings, &past, &source, [&baseline, &policy], counting);
         }
-        let overrides = self.overrides();
-        let policy = self.tried_on(&baseline, overrides, &known.past, &config)?;
         if self.output == SimulateFormat::Csv {
-            return print_runs(&applied(&known.past, &policy));
+            return runs_csv::print(&applied(&past, &policy));
         }
-        let unknown = policy.unknown(&known.past);
+        let unknown = policy.unknown(&past);
         if unknown > 0 {
-            known.missing.push(format!(
+            source.missing.push(format!(
                 "{unknown} queues that runs name aren't among the queues that were tried: no ceiling applies there"
             ));
         }
-        let replayed = replay(&known.past, &baseline, &policy, counting);
-        let tried = self.tried(overrides);
-        let mut report = SimulationReport::new(&known.past, &replayed, counting, tried, known.source);
-        report.missing = known.missing;
+        let replayed = replay(&past, &baseline, &policy, counting);
+        let mut report = SimulationReport::new(replayed, counting, self.names(), overrides.ceiling, source);
         if self.output == SimulateFormat::Svg {
-            let [before, after] = [&baseline, &policy].map(|policy| applied(&known.past, policy));
+            let [before, after] = [&baseline, &policy].map(|policy| applied(&past, policy));
             return print(&picture(&report.sentence, &before, &after, counting.unit));
         }
         if self.schedule {
-            let of = |policy| schedule(&known.past, policy, counting.unit, self.capacity.map(f64::from));
+            let of = |policy| schedule(&past, policy, counting.unit, self.capacity.map(f64::from));
             (report.depth, report.schedules) = ("schedule", Some([of(&baseline), of(&policy)]));
         }
-        report.events_now = known.cluster.map(|cluster| cluster.events_now(&policy));
-        self.shape().show(&report, || report.text())
+        report.events_now = cluster.map(|cluster| cluster.events_now(&policy));
+        self.show(&report, || report.text())
     }
 
-    /// Returns the form of answers that aren't CSV or SVG.
-    fn shape(&self) -> OutputArgs {
-        let output = match self.output {
-            SimulateFormat::Table | SimulateFormat::Csv | SimulateFormat::Svg => OutputFormat::Table,
-            SimulateFormat::Json => OutputFormat::Json,
-            SimulateFormat::Yaml => OutputFormat::Yaml,
-        };
-        OutputArgs { output }
+    /// Prints an answer that isn't CSV or SVG.
+    fn show(&self, answer: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
+        print(&match self.output {
+            SimulateFormat::Json => json(answer)?,
+            SimulateFormat::Yaml => yaml(answer)?,
+            SimulateFormat::Table | SimulateFormat::Csv | SimulateFormat::Svg => table(),
+        })
     }
 
-    /// Reads the past from the source that flags name.
-    async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<SimulationInput> {
-        let missing = Vec::new();
+    /// Reads the past from the source that flags name, and the cluster if they name it.
+    async fn known(
+        &self,
+        connect: ConnectArgs,
+        config: &Config,
+    ) -> Result<(Past, SourceReport, Option<ClusterPast>)> {
         let namespaces @ [t9k, _] = [&*self.t9k_system_namespace, &*self.tenure_namespace];
-        match &self.source {
-            SourceArgs { generate: Some(mix), .. } => {
-                let past = mix.past(self.jobs, self.seed);
-                let name = format!("mix {}, seed {}", mix.name(), self.seed);
-                let mut source = SourceReport::new("made-up jobs,", name, &past);
-                source.is_real = false;
-                Ok(SimulationInput { past, source, cluster: None, missing })
-            }
-            SourceArgs { trace: Some(path), .. } => {
-                let (past, source) = self.trace(path)?;
-                Ok(SimulationInput { past, source, cluster: None, missing })
-            }
-            SourceArgs { prometheus: Some(url), from_cluster, .. } => {
-                let namespace = connect.named_namespace().map(str::to_owned);
-                let cluster = if *from_cluster {
-                    Some(cluster::read(connect, namespaces, config).await?)
-                } else {
-                    None
-                };
-                let (past, source, mut missing) =
-                    self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
-                let cluster = cluster.map(|(cluster, _, _, of_cluster)| {
+        let namespace = connect.named_namespace().map(str::to_owned);
+        let SourceArgs { trace, prometheus, from_cluster, .. } = &self.source;
+        let cluster =
+            if *from_cluster { Some(cluster::read(connect, namespaces, config).await?) } else { None };
+        Ok(match (cluster, prometheus, trace) {
+            (Some((past, source, cluster)), None, _) => (past, source, Some(cluster)),
+            (cluster, Some(url), _) => {
+                let (past, mut source) = self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
+                let cluster = cluster.map(|(_, SourceReport { missing, .. }, cluster)| {
                     // Prometheus has the runs whose objects the cluster no longer has
-                    let others = of_cluster.into_iter().filter(|of| of != cluster::DELETED);
-                    missing.extend(others.map(|of| format!("of the cluster, {of}")));
+                    let others = missing.into_iter().filter(|of| of != cluster::DELETED);
+                    source.missing.extend(others.map(|of| format!("of the cluster, {of}")));
                     cluster
                 });
-                Ok(SimulationInput { past, source, cluster, missing })
+                (past, source, cluster)
             }
-            SourceArgs { .. } => {
-                let (cluster, past, source, missing) = cluster::read(connect, namespaces, config).await?;
-                Ok(SimulationInput { past, source, cluster: Some(cluster), missing })
+            (None, None, Some(path)) => {
+                let (past, source) = self.trace(path)?;
+                (past, source, None)
             }
-        }
+            (None, None, None) => {
+                let past = generate::past(self.jobs, self.seed);
+                let name = format!("mix research, seed {}", self.seed);
+                let source =
+                    SourceReport { is_real: false, ..SourceReport::new("made-up jobs,", name, &past) };
+                (past, source, None)
+            }
+        })
     }
 
     /// Reads a trace, and warns of the first lines that can't be read.
     fn trace(&self, path: &str) -> Result<(Past, SourceReport)> {
-        let options = TraceOptions {
-            columns: self.columns.clone().unwrap_or_default(),
-            zone: self.zone.clone(),
-            now: Timestamp::now(),
-        };
         let name = input::shown(path);
         let mut source: Box<dyn BufRead> = if path == "-" {
             Box::new(stdin().lock())
         } else {
             let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
-            Box::new(BufReader::with_capacity(1 << 18, ProgressReader::new(file, size)))
+            Box::new(BufReader::with_capacity(1 << 18, ProgressBar::new(file, size)))
         };
-        let trace = trace::read(name, &mut source, &options)?;
+        let Trace { past, format, broken } = trace::read(name, &mut source, &self.trace)?;
         drop(source);
-        for line in trace.broken.shown() {
-            warn(&format!("{name}: {line}: it is skipped"));
-        }
-        let mut report = SourceReport::new(trace.format.name(), name.to_owned(), &trace.past);
-        report.complete_since = report.since;
-        let steps = (trace.steps > 0).then_some(("the line is of a step, a part of a job", trace.steps));
-        let skipped = trace.broken.by_reason.into_iter().chain(steps);
-        report.skipped = skipped.map(|(reason, number)| Skipped { number, reason: reason.into() }).collect();
-        Ok((trace.past, report))
+        broken.first.iter().for_each(|line| warn(&format!("{name}: {line}: it is skipped")));
+        let steps = (past.steps > 0).then_some(("the line is of a step, a part of a job", past.steps));
+        let skipped = broken.by_reason.into_iter().chain(steps);
+        let skipped = skipped.map(|(reason, number)| Skipped { number, reason: reason.into() }).collect();
+        let source = SourceReport::new(format, name.to_owned(), &past);
+        let source = SourceReport { complete_since: source.since, skipped, ..source };
+        Ok((past, source))
     }
 
     /// Reads queues from files.
     fn policy(&self, files: &[String], config: &Config) -> Result<SimulatedPolicy> {
-        let documents = input::read(files)?;
-        let snapshot =
-            Snapshot::of_documents(&documents, config, Some(&self.t9k_system_namespace), Timestamp::now());
+        let (documents, t9k) = (input::read(files)?, Some(&*self.t9k_system_namespace));
+        let snapshot = Snapshot::of_documents(&documents, config, t9k, Timestamp::now());
         snapshot.warn();
         Ok(SimulatedPolicy::of(&snapshot, config))
-    }
-
-    /// Returns the queues to try: those of files, or else the baseline, with the values that flags
-    /// give to all queues.
-    fn tried_on(
-        &self,
-        baseline: &SimulatedPolicy,
-        overrides: Overrides,
-        past: &Past,
-        config: &Config,
-    ) -> Result<SimulatedPolicy> {
-        match self.queues.as_slice() {
-            [] => Ok(baseline.with(overrides, past)),
-            files => Ok(self.policy(files, config)?.with(overrides, past)),
-        }
     }
 
     /// Returns the values that flags give to all queues. Without any policy, made-up jobs get a
     /// first one.
     fn overrides(&self) -> Overrides {
-        let given = Overrides {
-            ceiling: self.max_duration,
-            preempt: self.preempt_min_runtime,
-            reclaim: self.reclaim_min_runtime,
-        };
+        let is_given =
+            self.overrides != Overrides::default() || !self.queues.is_empty() || self.sweep.is_some();
         // a newcomer sees a result before the first flag
-        let is_first_try = given.is_none() && self.queues.is_empty() && self.source.generate.is_some();
-        if is_first_try { Overrides { ceiling: FIRST_TRY.parse().ok(), ..given } } else { given }
+        let first = FIRST_TRY.parse().ok().filter(|_| !is_given && self.source.generate.is_some());
+        Overrides { ceiling: self.overrides.ceiling.or(first), ..self.overrides }
     }
 
     /// Returns the names of policy and baseline for the report.
-    fn tried(&self, overrides: Overrides) -> ComparedPolicies {
-        let shown = |of: Option<ExtendedDuration>| of.map(|of| of.to_string());
-        let Overrides { ceiling, preempt, reclaim } = overrides;
-        let floors = [("preemptMinRuntime", preempt), ("reclaimMinRuntime", reclaim)];
-        let floors = floors.into_iter().filter_map(|(name, of)| Some(format!("{name} {}", shown(of)?)));
+    fn names(&self) -> [String; 2] {
+        let Overrides { ceiling, preempt, reclaim } = self.overrides();
+        let values = [("", ceiling), ("preemptMinRuntime ", preempt), ("reclaimMinRuntime ", reclaim)];
+        let values = values.into_iter().filter_map(|(name, of)| Some(format!("{name}{}", of?)));
         let files = self.queues.iter().map(|path| input::shown(path).to_owned());
-        let parts: Vec<String> = files.chain(shown(ceiling)).chain(floors).collect();
-        let policy = if parts.is_empty() { "no other policy".to_owned() } else { parts.join(", ") };
-        let baseline = match self.baseline.as_slice() {
+        let baseline = match &*self.baseline {
             [] if self.source.from_cluster => "the queues of the cluster".to_owned(),
             [] => "no queues".to_owned(),
             files => files.join(", "),
         };
-        ComparedPolicies { policy, baseline, ceiling: ceiling.map(ExtendedDuration::to_signed) }
+        [files.chain(values).collect::<Vec<_>>().join(", "), baseline]
     }
 
     /// Replays the past by each ceiling, and prints a row for each.
     fn sweep(
         &self,
         ceilings: &[ExtendedDuration],
-        SimulationInput { past, source, .. }: &SimulationInput,
+        past: &Past,
+        source: &SourceReport,
         [baseline, with]: [&SimulatedPolicy; 2],
         counting: ReportBounds,
     ) -> Result<()> {
         let rows = ceilings.iter().map(|ceiling| {
             let policy = with.with(Overrides { ceiling: Some(*ceiling), ..Overrides::default() }, past);
-            SweepRow::new(ceiling.to_string(), &replay(past, baseline, &policy, counting).total)
+            let QueueNumbers { cut, users_cut, freed, nearly_finished, .. } =
+                replay(past, baseline, &policy, counting).total;
+            SweepRow {
+                max_duration: ceiling.to_string(),
+                jobs: cut,
+                users: users_cut,
+                freed,
+                nearly_finished,
+            }
         });
         let rows: Vec<SweepRow> = rows.collect();
-        let hours = counting.unit.hours();
-        let freed = format!("FREED {}", hours.to_uppercase());
-        let headers = ["MAX DURATION", "JOBS CUT", "USERS CUT", &freed, "NEARLY FINISHED"];
         if self.output == SimulateFormat::Csv {
-            let line = |row: &SweepRow| {
-                let SweepRow { max_duration, jobs, users, freed, nearly_finished } = row;
+            let line = |SweepRow { max_duration, jobs, users, freed, nearly_finished }: &SweepRow| {
                 format!("{max_duration},{jobs},{users},{freed},{nearly_finished}\n")
             };
             let lines: String = rows.iter().map(line).collect();
             return print(&format!("maxDuration,jobs,users,freed,nearlyFinished\n{lines}"));
         }
-        self.shape().show(&rows, || {
-            let table = table(&headers, rows.iter().map(SweepRow::cells));
-            let number = report::grouped(u64::try_from(past.workloads().count()).unwrap_or(u64::MAX));
-            let lines = source.lines(counting.unit).join("\n");
-            format!(
-                "{}maxDuration over {}, {number} jobs:\n\n{table}\n{lines}\n",
-                source.caution(),
-                source.period()
-            )
+        self.show(&rows, || {
+            let freed = format!("FREED {}", counting.unit.hours().to_uppercase());
+            let headers = ["MAX DURATION", "JOBS CUT", "USERS CUT", &freed, "NEARLY FINISHED"];
+            let cells = |row: &SweepRow| {
+                let [jobs, users, nearly] = [row.jobs, number(row.users), row.nearly_finished].map(grouped);
+                vec![row.max_duration.clone(), jobs, users, amount(row.freed), nearly]
+            };
+            let table = table(&headers, rows.iter().map(cells));
+            let (caution, period) = (source.caution(), source.period());
+            let jobs = plural(number(past.workloads().count()), "job");
+            let lines = source.lines(counting.unit.hours()).join("\n");
+            format!("{caution}maxDuration over {period}, {jobs}:\n\n{table}\n{lines}\n")
         })
     }
-}
-
-/// Prints the runs as CSV, which `--trace` reads again.
-fn print_runs(past: &Past) -> Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
-    writeln!(out, "{}", runs_csv::HEADERS)?;
-    for run in &past.runs {
-        out.write_all(runs_csv::line(past, run).as_bytes())?;
-    }
-    Ok(out.flush()?)
 }

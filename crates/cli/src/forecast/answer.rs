@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    bound::{Amounts, HeldRoom, NodeRoom, give, room_by},
+    bound::{Amounts, NodeRoom, give, room_by},
     demand::{demands, room},
     occupants::{ClusterRoom, NodeOccupant},
 };
@@ -24,7 +24,6 @@ use crate::{
 
 /// The amounts that come free, by time, and the pods that no ceiling ends.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Forecast {
     now: Timestamp,
     bound: &'static str,
@@ -36,7 +35,6 @@ pub struct Forecast {
 
 /// The amounts that have come free by a time, since now.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct FreedAmounts {
     /// A time at which at least one pod has ended.
     by: Timestamp,
@@ -51,7 +49,6 @@ struct FreedAmounts {
 
 /// The pods that no ceiling ends, by reason and queue.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct StayingPods {
     reason: &'static str,
     queue: Option<String>,
@@ -64,7 +61,7 @@ struct StayingPods {
 #[serde(rename_all = "camelCase")]
 struct WorkloadRoom {
     workload: String,
-    pods: u64,
+    pods: usize,
     /// The time. Null: ceilings alone make no room.
     by: Option<Timestamp>,
     /// The number of nodes on which the workload's pods may run.
@@ -75,15 +72,6 @@ struct WorkloadRoom {
     protected_until: Option<Timestamp>,
     /// Reasons why the time may be no bound.
     caveats: Vec<&'static str>,
-}
-
-/// What the table of a forecast shows.
-pub struct ForecastTable {
-    /// The resources. Empty: GPUs, or CPUs if there are no GPUs.
-    pub resources: Vec<String>,
-    /// The largest number of rows.
-    pub rows: usize,
-    pub by_node: bool,
 }
 
 impl Forecast {
@@ -100,43 +88,42 @@ impl Forecast {
         })
     }
 
-    /// Returns the forecast as tables.
-    pub fn text(&self, shown: &ForecastTable) -> String {
-        let mut parts: Vec<String> = self.workload.iter().map(|room| room.text(self.now)).collect();
-        let resources = if shown.resources.is_empty() { self.usual() } else { shown.resources.clone() };
-        let names: Vec<String> = resources.iter().map(|of| of.to_uppercase()).collect();
-        let headers = |first: &[&'static str]| {
-            first.iter().copied().chain(names.iter().map(String::as_str)).collect::<Vec<_>>()
-        };
+    /// Returns the forecast as tables, with these resources, or the usual ones if there are none, and
+    /// at most this number of rows.
+    pub fn text(&self, resources: Vec<String>, rows: usize) -> String {
+        let resources = if resources.is_empty() { self.usual() } else { resources };
         let amounts =
             |of: &Amounts| resources.iter().map(|resource| amount(resource, of)).collect::<Vec<_>>();
-        let rows = self.free.iter().take(shown.rows).map(|row| {
+        let table = |first: &str, rows: Vec<Vec<String>>| {
+            let headers = format!("{first}|{}", resources.join("|").to_uppercase());
+            table(&headers.split('|').collect::<Vec<_>>(), rows)
+        };
+        let mut parts: Vec<String> = self.workload.iter().map(|room| room.text(self.now)).collect();
+        let free = self.free.iter().take(rows).map(|row| {
             let when = [moment(row.by), human(row.by.duration_since(self.now)), row.pods.to_string()];
             row.node.clone().into_iter().chain(when).chain(amounts(&row.free)).collect()
         });
-        let rows: Vec<_> = rows.collect();
-        if !rows.is_empty() {
-            let first: &[&str] =
-                if shown.by_node { &["NODE", "FREE BY", "IN", "PODS"] } else { &["FREE BY", "IN", "PODS"] };
+        let free: Vec<_> = free.collect();
+        if !free.is_empty() {
+            let node = if self.free.iter().any(|row| row.node.is_some()) { "NODE|" } else { "" };
             parts.push(
                 "A bound: by each time at the latest, ceilings alone have freed these amounts in all.\n\n"
-                    .to_owned(),
+                    .into(),
             );
-            parts.push(table(&headers(first), rows));
+            parts.push(table(&format!("{node}FREE BY|IN|PODS"), free));
         }
-        let more = self.free.len().saturating_sub(shown.rows);
+        let more = self.free.len().saturating_sub(rows);
         if more > 0 {
             parts.push(format!("And {more} rows more: --rows shows them.\n"));
         }
-        let rows = self.stays.iter().map(|of| {
+        let stays = self.stays.iter().map(|of| {
             let first = [of.reason.to_owned(), cell(of.queue.as_deref()), of.pods.to_string()];
             first.into_iter().chain(amounts(&of.held)).collect()
         });
-        let rows: Vec<_> = rows.collect();
-        let headers = headers(&["NO CEILING ENDS", "QUEUE", "PODS"]);
-        let stays = if rows.is_empty() { String::new() } else { table(&headers, rows) };
+        let stays: Vec<_> = stays.collect();
         if !stays.is_empty() {
-            parts.push(if parts.is_empty() { stays } else { format!("\n{stays}") });
+            let line = if parts.is_empty() { "" } else { "\n" };
+            parts.push(format!("{line}{}", table("NO CEILING ENDS|QUEUE|PODS", stays)));
         }
         if parts.is_empty() { "No pod is on a node.\n".into() } else { parts.concat() }
     }
@@ -152,42 +139,35 @@ impl Forecast {
 
 /// Returns a row for each end of pods, with the sum of all amounts up to then, in all or by node.
 fn free_by(occupants: &[NodeOccupant], now: Timestamp, by_node: bool) -> Vec<FreedAmounts> {
-    let mut ends: BTreeMap<(Option<&str>, Timestamp), (usize, Amounts)> = BTreeMap::new();
-    for NodeOccupant { held, .. } in occupants {
-        let Some(until) = held.until else { continue };
-        let node = by_node.then_some(held.node.as_str());
-        let (pods, sum) = ends.entry((node, until.max(now))).or_default();
-        *pods = pods.saturating_add(1);
-        give(sum, &held.requests);
-    }
-    let (mut sum, mut of) = (Amounts::new(), None);
-    let rows = ends.into_iter().map(|((node, by), (pods, more))| {
-        if of != node {
-            sum.clear();
-        }
-        of = node;
-        give(&mut sum, &more);
-        FreedAmounts { by, node: node.map(str::to_owned), pods, free: sum.clone() }
+    let ends = occupants.iter().filter_map(|NodeOccupant { held, .. }| {
+        Some((by_node.then_some(&held.node), held.until?.max(now), &held.requests))
     });
-    rows.collect()
+    let (mut ends, mut rows): (Vec<_>, Vec<FreedAmounts>) = (ends.collect(), Vec::new());
+    ends.sort_by_key(|(node, by, _)| (*node, *by));
+    for (node, by, requests) in ends {
+        let before = rows.pop_if(|row| row.node.as_ref() == node && row.by == by);
+        let mut row = before.unwrap_or_else(|| {
+            let sum = rows.last().filter(|row| row.node.as_ref() == node).map(|row| row.free.clone());
+            FreedAmounts { by, node: node.cloned(), pods: 0, free: sum.unwrap_or_default() }
+        });
+        row.pods += 1;
+        give(&mut row.free, requests);
+        rows.push(row);
+    }
+    rows
 }
 
 /// Returns the pods that no ceiling ends, counted by reason and queue.
 fn staying(occupants: &[NodeOccupant]) -> Vec<StayingPods> {
-    let mut all: BTreeMap<(&'static str, Option<&str>), (usize, Amounts)> = BTreeMap::new();
+    let mut all = BTreeMap::new();
     for NodeOccupant { held, queue, stays, .. } in occupants {
         let Some(reason) = *stays else { continue };
-        let (pods, sum) = all.entry((reason, queue.as_deref())).or_default();
-        *pods = pods.saturating_add(1);
-        give(sum, &held.requests);
+        let new = || StayingPods { reason, queue: queue.clone(), pods: 0, held: Amounts::new() };
+        let of: &mut StayingPods = all.entry((reason, queue)).or_insert_with(new);
+        of.pods += 1;
+        give(&mut of.held, &held.requests);
     }
-    let stays = all.into_iter().map(|((reason, queue), (pods, held))| StayingPods {
-        reason,
-        queue: queue.map(str::to_owned),
-        pods,
-        held,
-    });
-    stays.collect()
+    all.into_values().collect()
 }
 
 impl WorkloadRoom {
@@ -198,26 +178,22 @@ impl WorkloadRoom {
         // each pod of the workload may run on each of these nodes
         let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
         let nodes: Vec<NodeRoom> = nodes.map(room).collect();
-        let held: Vec<HeldRoom> = occupants.iter().map(|of| of.held.clone()).collect();
         let all = demands.iter().flat_map(|(demand, pods)| {
             repeat_n(demand.requests.clone(), usize::try_from(*pods).unwrap_or(usize::MAX))
         });
         let all: Vec<Amounts> = all.collect();
         let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        let floors = occupants.iter().filter(|of| names.contains(of.held.node.as_str()));
-        let floors: Vec<Timestamp> = floors.filter_map(|of| of.floor_until).collect();
-        let mut caveats = Vec::new();
-        if demands.iter().any(|(demand, _)| demand.needs.is_some()) {
-            caveats.push("it also needs ports, volumes, devices or other pods, which the forecast ignores: the time may be too early");
-        }
+        let there = occupants.iter().filter(|of| names.contains(of.held.node.as_str()));
+        let floors: Vec<Timestamp> = there.filter_map(|of| of.floor_until).collect();
+        let needs = demands.iter().any(|(demand, _)| demand.needs.is_some()).then_some(NEEDS);
         Ok(Self {
             workload: format!("{}/{}", document.kind.to_lowercase(), document.name().unwrap_or_default()),
-            pods: u64::try_from(all.len()).unwrap_or(u64::MAX),
-            by: room_by(&nodes, &held, &all, *now),
+            pods: all.len(),
+            by: room_by(&nodes, occupants.iter().map(|of| &of.held), &all, *now),
             nodes: nodes.len(),
             protected: floors.len(),
             protected_until: floors.into_iter().max(),
-            caveats,
+            caveats: needs.into_iter().collect(),
         })
     }
 
@@ -227,21 +203,24 @@ impl WorkloadRoom {
         let of = format!("{workload} (pods: {pods}; nodes that it may run on: {nodes})");
         let first = match by {
             Some(by) if *by <= now => format!("There is room for {of} now, if nothing else takes it.\n"),
-            Some(by) => format!(
-                "There is room for {of} by {} at the latest, in {}: a bound by ceilings alone, if nothing else takes the room.\n",
-                moment(*by),
-                human(by.duration_since(now))
-            ),
+            Some(by) => {
+                let (at, from_now) = (moment(*by), human(by.duration_since(now)));
+                format!(
+                    "There is room for {of} by {at} at the latest, in {from_now}: a bound by ceilings alone, if nothing else takes the room.\n"
+                )
+            }
             None => format!("Ceilings alone make no room for {of}.\n"),
         };
-        let floors = protected_until.map(|until| {
-            let until = moment(until);
+        let floors = protected_until.map(moment).map(|until| {
             format!("A preemption can't take {protected} pods there now: floors protect them, until {until} at most.\n")
         });
         let caveats = caveats.iter().map(|caveat| format!("Note: {caveat}.\n"));
         [first].into_iter().chain(floors).chain(caveats).chain(["\n".to_owned()]).collect()
     }
 }
+
+/// The reason why the time may be no bound if pods have needs besides their requests.
+const NEEDS: &str = "it also needs ports, volumes, devices or other pods, which the forecast ignores: the time may be too early";
 
 /// Returns an amount for people: cores, GiB, and whole units of other resources.
 fn amount(resource: &str, of: &Amounts) -> String {

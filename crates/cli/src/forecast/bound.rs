@@ -33,21 +33,18 @@ pub struct NodeRoom {
 /// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or
 /// the end of a pod. None: not even the ends of all pods make enough room. All pods on the nodes
 /// must be in `held`.
-pub fn room_by(
+pub fn room_by<'h>(
     nodes: &[NodeRoom],
-    held: &[HeldRoom],
+    held: impl IntoIterator<Item = &'h HeldRoom>,
     demands: &[Amounts],
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let places: HashMap<&str, usize> =
-        nodes.iter().enumerate().map(|(place, node)| (node.name.as_str(), place)).collect();
     let mut free: Vec<Amounts> = nodes.iter().map(|node| node.allocatable.clone()).collect();
+    let places: HashMap<&str, usize> = nodes.iter().map(|node| node.name.as_str()).zip(0..).collect();
     let mut ends = Vec::new();
     for pod in held {
         let Some(place) = places.get(pod.node.as_str()).copied() else { continue };
-        if let Some(free) = free.get_mut(place) {
-            take(free, &pod.requests);
-        }
+        free.get_mut(place).into_iter().for_each(|free| take(free, &pod.requests));
         ends.extend(pod.until.map(|until| (until.max(now), place, &pod.requests)));
     }
     ends.sort_by_key(|(until, ..)| *until);
@@ -57,9 +54,7 @@ pub fn room_by(
     let fits_after = |number: usize| {
         let mut free = free.clone();
         for (_, place, requests) in ends.iter().take(number) {
-            if let Some(free) = free.get_mut(*place) {
-                give(free, requests);
-            }
+            free.get_mut(*place).into_iter().for_each(|free| give(free, requests));
         }
         fit(free, &sorted)
     };

@@ -6,11 +6,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::{
-    api::core::v1::{Node, NodeSelectorTerm, PodSpec, Taint, Toleration},
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
-};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, PodSpec, Taint, Toleration};
+use serde_json::{Value, json};
 use tenure_types::{
     amount::Amount,
     room::{PodNeeds, PodWithRoom},
@@ -42,11 +39,8 @@ pub fn demands(document: &Document) -> Result<Vec<(Demand, u64)>> {
     let Document { source, kind, value, .. } = document;
     let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64);
     let of_job = |job: &Value| {
-        let completions = number(job, "/completions").unwrap_or(u64::MAX);
-        (
-            job.get("template").cloned().unwrap_or_default(),
-            number(job, "/parallelism").unwrap_or(1).min(completions),
-        )
+        let most = number(job, "/completions").unwrap_or(u64::MAX);
+        (job.get("template").cloned().unwrap_or_default(), number(job, "/parallelism").unwrap_or(1).min(most))
     };
     let spec = value.get("spec").with_context(|| format!("{source}: {kind} has no spec"))?;
     let templates: Vec<(Value, u64)> = match (document.group(), kind.as_str()) {
@@ -88,15 +82,14 @@ impl Demand {
     /// pods at all.
     pub fn may_run_on(&self, node: &Node) -> bool {
         let labels = node.metadata.labels.clone().unwrap_or_default();
-        let (taints, is_closed) = node
-            .spec
-            .as_ref()
-            .map_or((None, false), |spec| (spec.taints.as_ref(), spec.unschedulable == Some(true)));
-        let tolerations = self.spec.tolerations.as_deref().unwrap_or_default();
+        let spec = node.spec.clone().unwrap_or_default();
         let is_tolerated = |taint: &Taint| {
-            taint.effect == "PreferNoSchedule" || tolerations.iter().any(|of| tolerates(of, taint))
+            let mut tolerations = self.spec.tolerations.iter().flatten();
+            taint.effect == "PreferNoSchedule" || tolerations.any(|of| tolerates(of, taint))
         };
-        !is_closed && taints.into_iter().flatten().all(is_tolerated) && self.selects(&labels)
+        spec.unschedulable != Some(true)
+            && spec.taints.iter().flatten().all(is_tolerated)
+            && self.selects(&labels)
     }
 
     /// True if the pod's node selector and its required node affinity select these labels.
@@ -113,29 +106,25 @@ impl Demand {
 /// True if a node with these labels surely meets a term. False if the term has fields, or an
 /// operator that isn't understood.
 fn meets(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    if term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty()) || expressions.is_empty() {
-        return false;
-    }
-    let requirements = expressions.iter().map(|of| LabelSelectorRequirement {
-        key: of.key.clone(),
-        operator: of.operator.clone(),
-        values: of.values.clone(),
-    });
-    let selector = LabelSelector { match_expressions: Some(requirements.collect()), match_labels: None };
+    let NodeSelectorTerm { match_expressions, match_fields } = term;
+    let selector = serde_json::from_value(json!({"matchExpressions": match_expressions}));
     // Gt and Lt can't be read: the node is then left out
-    Selector::read(&selector).is_some_and(|selector| selector.selects(labels))
+    let selector = selector.ok().and_then(|selector| Selector::read(&selector));
+    match_fields.iter().flatten().next().is_none()
+        && selector.is_some_and(|selector| !selector.is_empty() && selector.selects(labels))
 }
 
 /// True if a toleration matches a taint, as in Kubernetes: by key, effect, and value or `Exists`.
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let is_empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
-    let of_effect = is_empty(&toleration.effect) || toleration.effect.as_deref() == Some(&taint.effect);
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    let of_key = toleration.key.as_deref() == Some(&taint.key) || (exists && is_empty(&toleration.key));
-    let is_plain = matches!(toleration.operator.as_deref(), None | Some("" | "Equal"));
-    let value = |of: &Option<String>| of.clone().unwrap_or_default();
-    of_effect && of_key && (exists || (is_plain && value(&toleration.value) == value(&taint.value)))
+    let [key, effect, operator, value] =
+        [&toleration.key, &toleration.effect, &toleration.operator, &toleration.value]
+            .map(|of| of.as_deref().unwrap_or_default());
+    let of_effect = effect.is_empty() || effect == taint.effect;
+    match operator {
+        "Exists" => of_effect && (key.is_empty() || key == taint.key),
+        "" | "Equal" => of_effect && key == taint.key && value == taint.value.as_deref().unwrap_or_default(),
+        _ => false,
+    }
 }
 
 /// Returns the allocatable room of a node. Quantities that can't be read are left out.

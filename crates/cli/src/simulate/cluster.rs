@@ -3,12 +3,10 @@
 //! Called by `simulate --from-cluster`. Objects that were deleted are missing, and the report says
 //! so. Nothing is taken from events.
 
-use std::collections::HashSet;
-
 use anyhow::Result;
 use futures::TryStreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use tenure_policy::{config::Config, expiry::Family, usage::DEFAULT_RESOURCE};
 use tenure_types::{
     room::PodWithRoom,
@@ -23,8 +21,7 @@ use super::{
     source::{SourceReport, share},
 };
 use crate::{
-    cluster::{ClusterReader, ConnectArgs, cannot_list, explain, is_forbidden, objects},
-    input::Document,
+    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, objects},
     list::{gather::Gatherer, row::WorkloadState, view::ListView},
     snapshot::ClaimedDevices,
 };
@@ -43,12 +40,12 @@ pub const DELETED: &str =
 
 /// Reads the past of a cluster: of all namespaces, of the namespace that is named, or, where the
 /// user may not list the pods of all, of that of the context. `t9k` and `tenure` are the namespaces
-/// of T9k's queues and of Tenure. Returns also what is missing.
+/// of T9k's queues and of Tenure.
 pub async fn read(
     connect: ConnectArgs,
     [t9k, tenure]: [&str; 2],
     config: &Config,
-) -> Result<(ClusterPast, Past, SourceReport, Vec<String>)> {
+) -> Result<(Past, SourceReport, ClusterPast)> {
     let named = connect.named_namespace().map(str::to_owned);
     let cluster = connect.connect().await?;
     let is_named = named.is_some();
@@ -61,44 +58,34 @@ pub async fn read(
     let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k.to_owned(), config.clone());
     let mut view = gatherer.without_pods().await?;
     let queues = SimulatedPolicy::of(&view.snapshot, config);
-    let jobs = jobs(&gatherer.cluster, namespace.as_deref(), &mut missing).await?;
-    let devices = ClaimedDevices::of_cluster(&gatherer.cluster, namespace.as_deref()).await?;
-    let devices = devices.with_templates(&gatherer.cluster, namespace.as_deref()).await?;
+    let (cluster, namespace) = (&gatherer.cluster, namespace.as_deref());
+    // without the right to list Jobs, pods count for their own Jobs, and JobSets aren't known
+    let jobs: Vec<Job> = match objects(cluster.api(namespace), None).try_concat().await {
+        Err(error) if is_forbidden(&error) => {
+            missing.push(
+                "Jobs without pods, and which Jobs are of one JobSet: you may not list jobs.batch".into(),
+            );
+            Vec::new()
+        }
+        jobs => jobs.map_err(|error| explain(error).context("can't list jobs.batch"))?,
+    };
+    let devices =
+        ClaimedDevices::of_cluster(cluster, namespace).await?.with_templates(cluster, namespace).await?;
     let mut pods = PastReader::new(&jobs, devices);
-    let mut pages = objects::<PodWithRoom>(gatherer.cluster.api(namespace.as_deref()), None);
+    let mut pages = objects::<PodWithRoom>(cluster.api(namespace), None);
     while let Some(page) = pages.try_next().await.map_err(explain)? {
         for pod in page {
             pods.add(pod, &mut view);
         }
     }
     missing.extend(pods.uncounted_devices());
-    pods.add_jobs_without_pods(&jobs, &mut view);
+    pods.add_jobs_without_pods(jobs, &mut view);
     view.complete();
     gatherer.complete(&mut view).await;
     let now = gatherer.now();
-    let (past, mut source) = pods.finish("cluster,", name, &mut view, now);
-    source.share_seen = share_seen(&gatherer.cluster, tenure, &past).await;
-    Ok((ClusterPast { queues, view, now }, past, source, missing))
-}
-
-/// Lists Jobs. Without the right to do so, pods count for their own Jobs, JobSets aren't known, and
-/// `missing` says so.
-async fn jobs(
-    cluster: &ClusterReader,
-    namespace: Option<&str>,
-    missing: &mut Vec<String>,
-) -> Result<Vec<Document>> {
-    let Some(kind) = cluster.kinds.find("batch", "Job") else { return Ok(Vec::new()) };
-    match cluster.documents(kind, namespace).try_concat().await {
-        Ok(jobs) => Ok(jobs),
-        Err(error) if is_forbidden(&error) => {
-            missing.push(
-                "Jobs without pods, and which Jobs are of one JobSet: you may not list jobs.batch".into(),
-            );
-            Ok(Vec::new())
-        }
-        Err(error) => Err(cannot_list(kind, error)),
-    }
+    let (past, source) = pods.finish("cluster,", name, &mut view, now);
+    let share_seen = share_seen(&gatherer.cluster, tenure, &past).await;
+    Ok((past, SourceReport { share_seen, missing, ..source }, ClusterPast { queues, view, now }))
 }
 
 /// Returns the share of the GPU-hours of ended runs that the past has, by the keeper's record of
@@ -121,12 +108,11 @@ impl ClusterPast {
     /// Returns the number of workloads that the keeper would pause or delete right now under this
     /// policy, by its own arithmetic.
     pub fn events_now(self, policy: &SimulatedPolicy) -> usize {
-        let Self { queues: _, mut view, now } = self;
+        let Self { mut view, now, .. } = self;
         let index = &mut view.snapshot.index;
         for family in Family::ALL {
             let tree = &policy.trees[family];
-            let names: HashSet<String> = tree.queues().map(|(name, _)| name.to_owned()).collect();
-            index.retain_queues(family, &names);
+            index.retain_queues(family, &tree.queues().map(|(name, _)| name.to_owned()).collect());
             tree.queues().for_each(|(name, queue)| index.put_queue(family, name, queue.clone()));
         }
         view.rows(now).iter().filter(|row| row.state == WorkloadState::Expired).count()

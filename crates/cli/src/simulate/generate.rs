@@ -20,31 +20,26 @@ struct JobClass {
     share: u64,
     queue: &'static str,
     users: u64,
-    /// The shortest and the longest run. Between them, the logarithm of the length is uniform: all
-    /// orders of magnitude are equally common.
-    shortest: SignedDuration,
-    longest: SignedDuration,
+    /// The shortest and the longest run, in seconds. Between them, the logarithm of the length is
+    /// uniform: all orders of magnitude are equally common.
+    shortest: f64,
+    longest: f64,
     gpus: &'static [f32],
     priority: i32,
     /// The number of these jobs among a hundred that are preempted, at a random time of their run.
     preempted: u64,
 }
 
-const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
-
-/// Returns a number of hours as a duration.
-const fn hours(hours: i64) -> SignedDuration {
-    SignedDuration::from_hours(hours)
-}
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3_600.0;
 
 /// Many short tries, longer trainings, batch jobs, and a few that run for days.
 #[rustfmt::skip]
 const RESEARCH: &[JobClass] = &[
-    JobClass { share: 55, queue: "research", users: 14, shortest: MINUTE, longest: hours(3), gpus: &[1.0, 1.0, 2.0], priority: 0, preempted: 6 },
-    JobClass { share: 27, queue: "training", users: 9, shortest: HOUR, longest: hours(60), gpus: &[4.0, 8.0, 8.0, 16.0], priority: 50, preempted: 3 },
-    JobClass { share: 15, queue: "batch", users: 6, shortest: MINUTE, longest: hours(20), gpus: &[1.0], priority: 0, preempted: 12 },
-    JobClass { share: 3, queue: "research", users: 5, shortest: hours(24), longest: hours(400), gpus: &[1.0, 2.0, 8.0], priority: 0, preempted: 0 },
+    JobClass { share: 55, queue: "research", users: 14, shortest: MINUTE, longest: 3.0 * HOUR, gpus: &[1.0, 1.0, 2.0], priority: 0, preempted: 6 },
+    JobClass { share: 27, queue: "training", users: 9, shortest: HOUR, longest: 60.0 * HOUR, gpus: &[4.0, 8.0, 8.0, 16.0], priority: 50, preempted: 3 },
+    JobClass { share: 15, queue: "batch", users: 6, shortest: MINUTE, longest: 20.0 * HOUR, gpus: &[1.0], priority: 0, preempted: 12 },
+    JobClass { share: 3, queue: "research", users: 5, shortest: 24.0 * HOUR, longest: 400.0 * HOUR, gpus: &[1.0, 2.0, 8.0], priority: 0, preempted: 0 },
 ];
 
 /// The number of days that made-up jobs span.
@@ -54,76 +49,52 @@ const BEGIN: Seconds = 1_767_225_600;
 /// The longest wait of a job before its start, in seconds. Waits are uniform below it.
 const WAIT: u64 = 5_400;
 
-impl Mix {
-    /// Returns the classes of the mix.
-    const fn classes(self) -> &'static [JobClass] {
-        match self {
-            Self::Research => RESEARCH,
-        }
+/// Makes up jobs. The same seed makes the same jobs.
+pub fn past(jobs: u32, seed: u64) -> Past {
+    let (mut random, mut past) = (Random(seed), Past::default());
+    let end_of_all = BEGIN.saturating_add(DAYS * 86_400);
+    for number in 0..jobs {
+        let mut share = random.below(100).unsigned_abs();
+        // the share of a class is its probability in percent
+        let class =
+            RESEARCH.iter().find(|class| share.checked_sub(class.share).map(|left| share = left).is_none());
+        let Some(class) = class else { continue };
+        let submit = BEGIN.saturating_add(random.below((DAYS * 86_400).unsigned_abs()));
+        let start = submit.saturating_add(random.below(WAIT)).min(end_of_all);
+        let is_preempted = random.below(100) < class.preempted.cast_signed();
+        let full = class.length(&mut random);
+        let ran = if is_preempted { random.below(full.unsigned_abs()) } else { full };
+        let end = start.saturating_add(ran);
+        let fate = match () {
+            () if end > end_of_all => Fate::Running,
+            () if is_preempted => Fate::Preempted,
+            () => Fate::Ended,
+        };
+        let gpus = class.gpus.get(random.place(class.gpus.len())).copied().unwrap_or(1.0);
+        let user = past.user(&format!("{}-user-{}", class.queue, random.below(class.users)));
+        let queue = past.queue(class.queue, None);
+        past.runs.push(PastRun {
+            id: format!("research-{number}").into(),
+            submit,
+            start,
+            end: end.min(end_of_all),
+            gpus,
+            cpus: gpus * 8.0,
+            queue,
+            user,
+            priority: class.priority,
+            fate,
+            ..PastRun::default()
+        });
     }
-
-    /// Returns the name of the mix, as in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Research => "research",
-        }
-    }
-
-    /// Makes up jobs. The same seed makes the same jobs.
-    pub fn past(self, jobs: u32, seed: u64) -> Past {
-        let (mut random, mut past) = (Random(seed), Past::default());
-        let end_of_all = BEGIN.saturating_add(DAYS * 86_400);
-        for number in 0..jobs {
-            let Some(class) = self.class(&mut random) else { continue };
-            let submit = BEGIN.saturating_add(random.below((DAYS * 86_400).unsigned_abs()));
-            let start = submit.saturating_add(random.below(WAIT)).min(end_of_all);
-            let is_preempted = random.below(100) < class.preempted.cast_signed();
-            let full = class.length(&mut random);
-            let ran = if is_preempted { random.below(full.unsigned_abs()) } else { full };
-            let end = start.saturating_add(ran);
-            let fate = match () {
-                () if end > end_of_all => Fate::Running,
-                () if is_preempted => Fate::Preempted,
-                () => Fate::Ended,
-            };
-            let gpus = class.gpus.get(random.place(class.gpus.len())).copied().unwrap_or(1.0);
-            let user = format!("{}-user-{}", class.queue, random.below(class.users));
-            let (queue, user) = (past.queue(class.queue, None), past.user(&user));
-            past.push(PastRun {
-                id: format!("{}-{number}", self.name()).into(),
-                submit,
-                start,
-                end: end.min(end_of_all),
-                gpus,
-                cpus: gpus * 8.0,
-                queue,
-                user,
-                priority: class.priority,
-                own: None,
-                fate,
-                is_joined: false,
-            });
-        }
-        past.complete();
-        past
-    }
-
-    /// Picks a random class. The share of a class is its probability in percent.
-    fn class(self, random: &mut Random) -> Option<&'static JobClass> {
-        let mut left = random.below(100).unsigned_abs();
-        self.classes().iter().find(|class| {
-            let is_here = left < class.share;
-            left = left.saturating_sub(class.share);
-            is_here
-        })
-    }
+    past.complete();
+    past
 }
 
 impl JobClass {
     /// Draws the time that a job would run, in seconds. At least 1.
     fn length(&self, random: &mut Random) -> Seconds {
-        let (shortest, longest) = (self.shortest.as_secs_f64(), self.longest.as_secs_f64());
-        let seconds = shortest * (longest / shortest).powf(random.fraction());
+        let seconds = self.shortest * (self.longest / self.shortest).powf(random.fraction());
         SignedDuration::try_from_secs_f64(seconds).map_or(1, |length| length.as_secs().max(1))
     }
 }

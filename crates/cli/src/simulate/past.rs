@@ -3,17 +3,16 @@
 //! The sources push [`PastRun`]s into a [`Past`]; replays, schedules and reports read it. Runs of
 //! one workload stand one behind the other. Queues and users are numbers, which keeps a run small.
 
-use std::{collections::HashMap, num::NonZeroU32};
+use std::{collections::BTreeMap, num::NonZeroU32};
 
 use jiff::Timestamp;
-use serde::Serialize;
 use tenure_policy::expiry::Family;
 
 /// A time in whole seconds since 1970, or a number of seconds.
 pub type Seconds = i64;
 
 /// The run of a workload, or of one of its pods. Times are in seconds since 1970.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PastRun {
     pub id: Box<str>,
     pub submit: Seconds,
@@ -35,9 +34,10 @@ pub struct PastRun {
 }
 
 /// The way in which a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
     /// The run came to its own end.
+    #[default]
     Ended,
     /// Another workload took its place.
     Preempted,
@@ -68,7 +68,7 @@ impl Fate {
 }
 
 /// A queue that runs name. Family None: any family that has a queue of this name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PastQueue {
     pub name: Box<str>,
     pub family: Option<Family>,
@@ -81,25 +81,22 @@ pub struct Past {
     pub runs: Vec<PastRun>,
     pub queues: Vec<PastQueue>,
     pub users: Vec<Box<str>>,
-    queue_numbers: HashMap<Box<str>, Vec<u32>>,
-    user_numbers: HashMap<Box<str>, u32>,
+    queue_numbers: BTreeMap<PastQueue, u32>,
+    user_numbers: BTreeMap<Box<str>, u32>,
     /// The number of jobs and pods that never ran.
     pub never_started: u64,
+    /// The number of lines about steps, which are parts of jobs.
+    pub steps: u64,
     /// Usage before this time doesn't count, because that of other runs isn't known. Zero: all
     /// usage counts.
     pub known_since: Seconds,
-    /// The first and the last time of any run. None: there are no runs.
-    pub span: Option<(Seconds, Seconds)>,
 }
 
 /// The unit of reports. A unit-hour is one unit for an hour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    #[serde(rename = "GPU-hours")]
     Gpu,
-    #[serde(rename = "core-hours")]
     Core,
-    #[serde(rename = "job-hours")]
     Job,
 }
 
@@ -123,61 +120,47 @@ impl Unit {
     }
 }
 
+/// Returns the number of a name, which is added if it is new.
+fn number<N: Clone + Ord>(name: N, all: &mut Vec<N>, numbers: &mut BTreeMap<N, u32>) -> u32 {
+    let next = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    *numbers.entry(name).or_insert_with_key(|name| {
+        all.push(name.clone());
+        next
+    })
+}
+
 impl Past {
     /// Returns the number of a queue, which is added if it is new.
     pub fn queue(&mut self, name: &str, family: Option<Family>) -> u32 {
-        let known = self.queue_numbers.get(name).into_iter().flatten().copied();
-        let is_it = |number: &u32| self.at(*number).is_some_and(|queue| queue.family == family);
-        if let Some(number) = known.into_iter().find(is_it) {
-            return number;
-        }
-        let number = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
-        self.queues.push(PastQueue { name: name.into(), family });
-        self.queue_numbers.entry(name.into()).or_default().push(number);
-        number
+        number(PastQueue { name: name.into(), family }, &mut self.queues, &mut self.queue_numbers)
     }
 
     /// Returns the number of a user, who is added if new.
     pub fn user(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.user_numbers.get(name) {
-            return *number;
-        }
-        let number = u32::try_from(self.users.len()).unwrap_or(u32::MAX);
-        self.users.push(name.into());
-        self.user_numbers.insert(name.into(), number);
-        number
+        number(name.into(), &mut self.users, &mut self.user_numbers)
     }
 
-    /// Adds a run. A run of several pods is added pod by pod, in a row.
-    pub fn push(&mut self, run: PastRun) {
-        let times = [run.submit, run.start, run.end];
-        let [first, last] = self.span.map_or([Seconds::MAX, Seconds::MIN], |(first, last)| [first, last]);
-        self.span = Some((times.into_iter().fold(first, i64::min), times.into_iter().fold(last, i64::max)));
-        self.runs.push(run);
+    /// Returns the first and the last time of any run. None: there are no runs.
+    pub fn span(&self) -> Option<[Seconds; 2]> {
+        let first = self.runs.iter().map(|run| run.submit.min(run.start)).min()?;
+        Some([first, self.runs.iter().map(|run| run.end).max()?])
     }
 
     /// Ends runs that still go on at the latest time that is known. To be called once all runs were
     /// added.
     pub fn complete(&mut self) {
-        let Some((_, last)) = self.span else { return };
-        for run in self.runs.iter_mut().filter(|run| run.fate == Fate::Running) {
-            run.end = last;
-        }
-    }
-
-    /// Returns the queue of a number.
-    pub fn at(&self, queue: u32) -> Option<&PastQueue> {
-        self.queues.get(usize::try_from(queue).ok()?)
+        let Some([_, last]) = self.span() else { return };
+        self.runs.iter_mut().filter(|run| run.fate == Fate::Running).for_each(|run| run.end = last);
     }
 
     /// Returns the name of a run's queue. Empty if it has none.
     pub fn queue_name(&self, run: &PastRun) -> &str {
-        self.at(run.queue).map_or("", |queue| &queue.name)
+        self.queues.get(run.queue as usize).map_or("", |queue| &queue.name)
     }
 
     /// Returns the name of a run's user. Empty if it has none.
     pub fn user_name(&self, run: &PastRun) -> &str {
-        usize::try_from(run.user).ok().and_then(|number| self.users.get(number)).map_or("", |name| name)
+        self.users.get(run.user as usize).map_or("", |name| name)
     }
 
     /// Returns the runs of each workload, as one slice each.
@@ -188,8 +171,8 @@ impl Past {
     /// Returns the unit of reports: GPUs if any run has some, else CPU cores if any run has some,
     /// else jobs.
     pub fn unit(&self) -> Unit {
-        let has = |unit: Unit| self.runs.iter().any(|run| unit.amount(run) > 0.0);
-        [Unit::Gpu, Unit::Core].into_iter().find(|unit| has(*unit)).unwrap_or(Unit::Job)
+        let has = |unit: &Unit| self.runs.iter().any(|run| unit.amount(run) > 0.0);
+        [Unit::Gpu, Unit::Core].into_iter().find(has).unwrap_or(Unit::Job)
     }
 }
 

@@ -9,9 +9,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use k8s_openapi::{
+    api::batch::v1::{Job, JobCondition},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
 use tenure_index::SeenPod;
 use tenure_policy::{
     expiry::{Scope, claimed, standing_exemption},
@@ -19,33 +22,26 @@ use tenure_policy::{
     usage::{DEFAULT_RESOURCE, PodRun},
 };
 use tenure_types::{
-    projection::Pod,
+    projection::{Pod, controller},
     room::{PodWithRoom, RunRequests},
 };
 
 use super::{
-    past::{Fate, Past, PastRun},
+    past::{Fate, Past, PastRun, Seconds},
     policy::OF_NAMESPACE,
     source::{Skipped, SourceReport},
 };
 use crate::{
-    input::Document,
     list::{row::name_of, view::ListView},
     snapshot::{ClaimName, ClaimedDevices},
 };
 
-/// A pod that is or was on a node.
+/// A run of a pod whose queue isn't known yet.
 struct RunPod {
+    /// The uid of the workload that the pod belongs to.
+    workload: String,
     namespace: String,
-    /// The uid of the workload that the pod belongs to, and kind and name.
-    workload: (String, String),
-    submit: Timestamp,
-    /// The end of the run. None: it still goes on.
-    end: Option<Timestamp>,
-    run: PodRun,
-    gpus: f32,
-    cpus: f32,
-    priority: i32,
+    run: PastRun,
     /// The pod's clocks and queues in the index.
     seen: Option<SeenPod>,
 }
@@ -53,15 +49,14 @@ struct RunPod {
 /// Reads pods, and joins the pods of one workload.
 #[derive(Default)]
 pub struct PastReader {
-    /// The controllers of Jobs, by the uids of the Jobs. None: no controller, or a `CronJob`.
-    owners: HashMap<String, Option<OwnerReference>>,
+    past: Past,
+    /// The controllers of Jobs that aren't `CronJob`s, by the uids of the Jobs.
+    owners: HashMap<String, OwnerReference>,
     pods: Vec<RunPod>,
     /// The uids of Jobs that have at least one pod.
     jobs_with_pods: HashSet<String>,
-    /// The number of runs of pods that are never touched, and the number of pods that wait for a
-    /// node.
+    /// The number of runs of pods that are never touched.
     exempt: u64,
-    pending: u64,
     /// The devices that pods have by claims, and the shared claims that are counted.
     devices: ClaimedDevices,
     shared: HashSet<ClaimName>,
@@ -71,18 +66,13 @@ pub struct PastReader {
 impl PastReader {
     /// Returns a reader that knows the owners of these Jobs: pods of a JobSet's Jobs are then one
     /// workload.
-    pub fn new(jobs: &[Document], devices: ClaimedDevices) -> Self {
-        let owner = |job: &Document| {
-            let metadata = job.value.get("metadata")?;
-            let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
-            let controller = owners.filter(|owner| owner["controller"] == true).find_map(|owner| {
-                let owner: OwnerReference = serde_json::from_value(owner.clone()).ok()?;
-                // each Job of a CronJob is a workload of its own
-                (owner.kind != "CronJob").then_some(owner)
-            });
-            Some((metadata.get("uid")?.as_str()?.to_owned(), controller))
-        };
-        Self { owners: jobs.iter().filter_map(owner).collect(), devices, ..Self::default() }
+    pub fn new(jobs: &[Job], devices: ClaimedDevices) -> Self {
+        let owners = jobs.iter().filter_map(|Job { metadata, .. }| {
+            // each Job of a CronJob is a workload of its own
+            let owner = controller(metadata).filter(|owner| owner.kind != "CronJob")?;
+            Some((metadata.uid.clone()?, owner.clone()))
+        });
+        Self { owners: owners.collect(), devices, ..Self::default() }
     }
 
     /// Adds a pod of a cluster, to the past and to the view.
@@ -90,66 +80,65 @@ impl PastReader {
         self.has_claims |= !pod.claims().is_empty();
         let devices = self.devices.amount(&pod, DEFAULT_RESOURCE, &mut self.shared);
         let (pod, requests, stopped) = pod.split_run();
-        view.pods(std::slice::from_ref(&pod));
+        view.pod(&pod, None);
         if let Some(job) = pod.controller().filter(|owner| owner.kind == "Job") {
             self.jobs_with_pods.insert(job.uid.clone());
         }
-        let Some(run) = PodRun::of(&pod, stopped) else {
-            return self.add_pending(&pod);
-        };
-        let end = run.stopped.or_else(|| run.deletion.map(|of| of.until));
+        let run = PodRun::of(&pod, stopped);
+        let end = run.and_then(|run| run.stopped.or_else(|| Some(run.deletion?.until)));
         self.push(&pod, run, end, amounts(&requests, devices, 1), view);
     }
 
-    /// Counts a pod that is on no node, unless it has ended or is never touched.
-    pub fn add_pending(&mut self, pod: &Pod) {
-        let is_pending = !pod.is_finished() && !is_exempt(pod);
-        self.pending = self.pending.saturating_add(u64::from(is_pending));
-    }
-
     /// Adds a run of a pod with these numbers of GPUs and cores, unless such pods are never
-    /// touched.
+    /// touched. A run of None: the pod is on no node, and is counted unless it has ended.
     pub fn push(
         &mut self,
         pod: &Pod,
-        run: PodRun,
+        run: Option<PodRun>,
         end: Option<Timestamp>,
         [gpus, cpus]: [f32; 2],
         view: &mut ListView,
     ) {
-        if is_exempt(pod) {
-            self.exempt = self.exempt.saturating_add(1);
+        let is_exempt = standing_exemption(pod, &Scope::default()).is_some() || claimed(pod).is_some();
+        let Some(PodRun { started, preempted, .. }) = run.filter(|_| !is_exempt) else {
+            self.exempt += u64::from(is_exempt && run.is_some());
+            self.past.never_started += u64::from(!is_exempt && run.is_none() && !pod.is_finished());
             return;
-        }
-        let seen = SeenPod::read(pod, &mut view.snapshot.index);
+        };
         let owner = pod.controller().cloned().unwrap_or_else(|| of_pod(pod));
-        let owner = self.owners.get(&owner.uid).cloned().flatten().unwrap_or(owner);
-        let created = pod.metadata.creation_timestamp.as_ref().map_or(run.started, |time| time.0);
-        self.pods.push(RunPod {
-            namespace: pod.namespace().unwrap_or_default(),
-            workload: (owner.uid.clone(), name_of(&owner.api_version, &owner.kind, &owner.name)),
-            submit: created.min(run.started),
-            end,
-            run,
+        let owner = self.owners.get(&owner.uid).cloned().unwrap_or(owner);
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(started, |time| time.0);
+        let namespace = pod.namespace().unwrap_or_default();
+        let run = PastRun {
+            id: name_of(&owner.api_version, &owner.kind, &owner.name).into(),
+            submit: created.min(started).as_second(),
+            start: started.as_second(),
+            end: end.map_or(Seconds::MAX, Timestamp::as_second),
             gpus,
             cpus,
+            user: self.past.user(&namespace),
             priority: pod.spec.priority.unwrap_or(0),
-            seen,
-        });
+            fate: match end {
+                None => Fate::Running,
+                Some(_) if preempted => Fate::Preempted,
+                Some(_) => Fate::Ended,
+            },
+            ..PastRun::default()
+        };
+        let seen = SeenPod::read(pod, &mut view.snapshot.index);
+        self.pods.push(RunPod { workload: owner.uid, namespace, run, seen });
     }
 
     /// Adds Jobs whose pods are gone, by the times in their status.
-    pub fn add_jobs_without_pods(&mut self, jobs: &[Document], view: &mut ListView) {
+    pub fn add_jobs_without_pods(&mut self, jobs: Vec<Job>, view: &mut ListView) {
         for job in jobs {
-            let uid = job.value.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-            if self.jobs_with_pods.contains(uid) {
+            if job.metadata.uid.as_ref().is_some_and(|uid| self.jobs_with_pods.contains(uid)) {
                 continue;
             }
-            let Some((pod, end, times)) = pod_of(job, uid) else { continue };
+            let Some((pod, end, times)) = pod_of(job) else { continue };
             let devices = self.devices.amount(&pod, DEFAULT_RESOURCE, &mut self.shared);
             let (pod, requests, _) = pod.split_run();
-            let Some(run) = PodRun::of(&pod, None) else { continue };
-            self.push(&pod, run, Some(end), amounts(&requests, devices, times), view);
+            self.push(&pod, PodRun::of(&pod, None), Some(end), amounts(&requests, devices, times), view);
         }
     }
 
@@ -159,39 +148,41 @@ impl PastReader {
         self.devices.warning.clone().filter(|_| self.has_claims)
     }
 
-    /// Returns the past, and the report about its source. Runs that go on end now.
+    /// Returns the past, and the report about its source. Runs that go on end now. The queue of a
+    /// run is that whose ceiling ends it; for pods in no queue their namespace stands for it.
     pub fn finish(
-        mut self,
+        self,
         kind: &'static str,
         name: String,
         view: &mut ListView,
         now: Timestamp,
     ) -> (Past, SourceReport) {
-        let mut past = Past::default();
-        past.never_started = self.pending;
-        self.pods.sort_by(|one, other| {
-            (&one.workload.0, one.run.started).cmp(&(&other.workload.0, other.run.started))
-        });
-        let (mut before, mut number) = (String::new(), 0usize);
-        for pod in self.pods {
-            number = if pod.workload.0 == before { number.saturating_add(1) } else { 0 };
-            before.clone_from(&pod.workload.0);
-            pod.into_past(&mut past, view, now, number);
+        let Self { mut past, mut pods, exempt, .. } = self;
+        pods.sort_by(|one, other| (&one.workload, one.run.start).cmp(&(&other.workload, other.run.start)));
+        for workload in pods.chunk_by_mut(|one, other| one.workload == other.workload) {
+            for (number, RunPod { namespace, run, seen, .. }) in workload.iter_mut().enumerate() {
+                let standing = seen.take().and_then(|seen| seen.standing(&mut view.snapshot.index));
+                run.queue = match standing.as_ref().and_then(|of| of.ending_queue()) {
+                    Some((family, queue)) => past.queue(queue, Some(family)),
+                    None => past.queue(&format!("{OF_NAMESPACE}{namespace}"), None),
+                };
+                let own = standing.as_ref().and_then(|of| u32::try_from(of.own?.as_secs()).ok());
+                run.own = own.and_then(NonZeroU32::new);
+                run.start = standing.and_then(|of| of.clocks.started).map_or(run.start, Timestamp::as_second);
+                run.end = if run.fate == Fate::Running { now.as_second() } else { run.end }.max(run.start);
+                if number > 0 {
+                    // a trace has one run of a name at a time
+                    (run.id, run.is_joined) = (format!("{}#{number}", run.id).into(), true);
+                }
+                past.runs.push(std::mem::take(run));
+            }
         }
         let mut source = SourceReport::new(kind, name, &past);
         (source.is_present, source.by_namespace) = (true, true);
-        if self.exempt > 0 {
-            source
-                .skipped
-                .push(Skipped { number: self.exempt, reason: "pods that are never touched".into() });
-        }
+        let reason = "pods that are never touched".to_owned();
+        source.skipped.extend((exempt > 0).then_some(Skipped { number: exempt, reason }));
         (past, source)
     }
-}
-
-/// True if the keeper never touches such a pod.
-fn is_exempt(pod: &Pod) -> bool {
-    standing_exemption(pod, &Scope::default()).is_some() || claimed(pod).is_some()
 }
 
 /// Returns the numbers of GPUs and of cores of `times` pods, which have `devices` by claims each.
@@ -204,68 +195,21 @@ fn amounts(requests: &RunRequests, devices: i64, times: i64) -> [f32; 2] {
 
 /// Returns a pod by the template of a Job that has ended, the end of the Job, and the number of its
 /// pods at once. None: the Job hasn't started or ended, or can't be read.
-fn pod_of(job: &Document, uid: &str) -> Option<(PodWithRoom, Timestamp, i64)> {
-    let at = |path: &str| job.value.pointer(path);
-    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
-    let start = at("/status/startTime")?;
-    let conditions = at("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    let mut ended = conditions
-        .filter(|of| of["status"] == "True" && (of["type"] == "Complete" || of["type"] == "Failed"));
-    let end = at("/status/completionTime")
-        .and_then(time)
-        .or_else(|| time(ended.next()?.get("lastTransitionTime")?))?;
-    let number = |path| at(path).and_then(Value::as_i64);
-    let times =
-        number("/spec/parallelism").unwrap_or(1).min(number("/spec/completions").unwrap_or(i64::MAX)).max(1);
-    let template = at("/spec/template")?;
-    let owner = json!({"apiVersion": job.api_version, "kind": job.kind, "name": job.name()?, "uid": uid, "controller": true});
-    let of_template =
-        |key: &str| template.pointer(&format!("/metadata/{key}")).cloned().unwrap_or(Value::Null);
+fn pod_of(job: Job) -> Option<(PodWithRoom, Timestamp, i64)> {
+    let owner = job.controller_owner_ref(&())?;
+    let Job { metadata, spec: Some(spec), status: Some(status) } = job else { return None };
+    let is_end = |of: &JobCondition| of.status == "True" && matches!(&*of.type_, "Complete" | "Failed");
+    let ended = status.conditions.into_iter().flatten().find(is_end).and_then(|of| of.last_transition_time);
+    let times = spec.parallelism.unwrap_or(1).min(spec.completions.unwrap_or(i32::MAX)).max(1);
+    let of_template = spec.template.metadata.unwrap_or_default();
     let pod = json!({
         "metadata": {
-            "name": job.name()?, "namespace": job.namespace()?, "uid": format!("{uid}/template"),
-            "creationTimestamp": at("/metadata/creationTimestamp")?,
-            "labels": of_template("labels"), "annotations": of_template("annotations"), "ownerReferences": [owner],
+            "name": metadata.name, "namespace": metadata.namespace, "uid": format!("{}/template", owner.uid),
+            "creationTimestamp": metadata.creation_timestamp,
+            "labels": of_template.labels, "annotations": of_template.annotations, "ownerReferences": [owner],
         },
-        "spec": template.get("spec")?,
-        "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": start}]},
+        "spec": spec.template.spec,
+        "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": status.start_time?}]},
     });
-    Some((serde_json::from_value(pod).ok()?, end, times))
-}
-
-impl RunPod {
-    /// Adds the run to the past. The queue is that whose ceiling ends it; for pods in no queue
-    /// their namespace stands for it. `number` counts the earlier runs of the workload.
-    fn into_past(self, past: &mut Past, view: &mut ListView, now: Timestamp, number: usize) {
-        let Self { namespace, workload: (_, id), submit, end, run, gpus, cpus, priority, seen } = self;
-        let standing = seen.and_then(|seen| seen.standing(&mut view.snapshot.index));
-        let named = standing.as_ref().and_then(|of| of.ending_queue());
-        let queue = match named {
-            Some((family, queue)) => past.queue(queue, Some(family)),
-            None => past.queue(&format!("{OF_NAMESPACE}{namespace}"), None),
-        };
-        let own = standing.as_ref().and_then(|of| of.own).and_then(|own| u32::try_from(own.as_secs()).ok());
-        let start = standing.and_then(|of| of.clocks.started).unwrap_or(run.started);
-        let fate = match (end, run.preempted) {
-            (None, _) => Fate::Running,
-            (_, true) => Fate::Preempted,
-            _ => Fate::Ended,
-        };
-        let user = past.user(&namespace);
-        past.push(PastRun {
-            // a trace has one run of a name at a time
-            id: if number == 0 { id.into() } else { format!("{id}#{number}").into() },
-            submit: submit.as_second(),
-            start: start.as_second(),
-            end: end.unwrap_or(now).max(start).as_second(),
-            gpus,
-            cpus,
-            queue,
-            user,
-            priority,
-            own: own.and_then(NonZeroU32::new),
-            fate,
-            is_joined: number > 0,
-        });
-    }
+    Some((serde_json::from_value(pod).ok()?, status.completion_time.or(ended)?.0, times.into()))
 }

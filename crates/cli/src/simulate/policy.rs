@@ -3,6 +3,7 @@
 //! Called by `simulate` for the baseline and for the policy to try. Limits are resolved by
 //! `tenure_policy`, once for each queue of the past.
 
+use clap::Args;
 use jiff::SignedDuration;
 use tenure_policy::{
     config::Config,
@@ -16,31 +17,30 @@ use tenure_policy::{
 use tenure_types::ExtendedDuration;
 
 use super::past::{Past, PastQueue};
-use crate::snapshot::Snapshot;
+use crate::{floors::duration, snapshot::Snapshot};
 
 /// The queues of both families, with the configuration of floors.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SimulatedPolicy {
     pub trees: PerFamily<QueueTree>,
     pub floors: Floors,
-    /// The default queue of each family. None: no default.
-    defaults: PerFamily<Option<String>>,
 }
 
 /// Values that all queues of the past get in place of their own. None: queues keep their own
 /// values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct Overrides {
+    /// Give all queues this maxDuration of their own
+    #[arg(long = "max-duration", value_name = "DURATION", value_parser = ceiling, help_heading = "Policy")]
     pub ceiling: Option<ExtendedDuration>,
-    pub preempt: Option<ExtendedDuration>,
-    pub reclaim: Option<ExtendedDuration>,
-}
 
-impl Overrides {
-    /// True if no value is given.
-    pub fn is_none(self) -> bool {
-        self == Self::default()
-    }
+    /// Give all queues this preemptMinRuntime of their own
+    #[arg(long = "preempt-min-runtime", value_name = "DURATION", value_parser = duration, help_heading = "Policy")]
+    pub preempt: Option<ExtendedDuration>,
+
+    /// Give all queues this reclaimMinRuntime of their own
+    #[arg(long = "reclaim-min-runtime", value_name = "DURATION", value_parser = duration, help_heading = "Policy")]
+    pub reclaim: Option<ExtendedDuration>,
 }
 
 /// The limits of the workloads of a queue of the past.
@@ -55,78 +55,64 @@ pub struct LeafLimits<'t> {
     pub floors: Option<[Floor<'t>; 2]>,
 }
 
+/// The limits in each queue of the past, at the place of its number.
+pub struct Leaves<'t>(Vec<LeafLimits<'t>>);
+
+impl<'t> Leaves<'t> {
+    pub fn of(&self, queue: u32) -> Option<&LeafLimits<'t>> {
+        self.0.get(usize::try_from(queue).ok()?)
+    }
+}
+
 impl SimulatedPolicy {
     /// Returns the queues of a snapshot.
     pub fn of(snapshot: &Snapshot, config: &Config) -> Self {
-        Self::copied(
-            |family| snapshot.index.queues(family).tree(),
-            config.floors.clone(),
-            config.default_queues.clone(),
-        )
+        Self {
+            trees: PerFamily::new(|family| snapshot.index.trees()[family].clone()),
+            floors: config.floors.clone(),
+        }
     }
 
     /// Returns a policy without queues, with the configured floors.
     pub fn default_of(config: &Config) -> Self {
-        let (floors, defaults) = (config.floors.clone(), config.default_queues.clone());
-        Self { trees: PerFamily::default(), floors, defaults }
-    }
-
-    /// Returns a copy of these trees.
-    fn copied<'t>(
-        tree: impl Fn(Family) -> &'t QueueTree,
-        floors: Floors,
-        defaults: PerFamily<Option<String>>,
-    ) -> Self {
-        let trees = PerFamily::new(|family| {
-            let queues = tree(family).queues().map(|(name, queue)| (name.to_owned(), queue.clone()));
-            let mut copy: QueueTree = queues.collect();
-            copy.set_default(defaults[family].as_deref());
-            copy
-        });
-        Self { trees, floors, defaults }
+        let mut policy = Self { floors: config.floors.clone(), ..Self::default() };
+        for family in Family::ALL {
+            policy.trees[family].set_default(config.default_queues[family].as_deref());
+        }
+        policy
     }
 
     /// Returns the same policy with these values for all queues that runs of the past are in. A
     /// queue that doesn't exist is added, unless the default queue stands for it. Floors are for
     /// the run.ai family alone.
     pub fn with(&self, overrides: Overrides, past: &Past) -> Self {
-        let mut policy =
-            Self::copied(|family| &self.trees[family], self.floors.clone(), self.defaults.clone());
-        if overrides.is_none() {
-            return policy;
-        }
-        for queue in &past.queues {
-            let Some(family) = self.families(queue).first().copied().or(Some(Family::Runai)) else {
-                continue;
-            };
+        let mut policy = self.clone();
+        for queue in past.queues.iter().filter(|_| overrides != Overrides::default()) {
+            let family = self.families(queue).next().unwrap_or(Family::Runai);
             let tree = &mut policy.trees[family];
             let bound = tree.bind(&queue.name).map_or(&*queue.name, |id| tree.name(id)).to_owned();
             let known = tree.queue(&bound).map(|(_, known)| known.clone()).unwrap_or_default();
             let is_runai = family == Family::Runai;
-            tree.put(
-                &bound,
-                RunaiQueue {
-                    ceiling: overrides.ceiling.or(known.ceiling),
-                    preempt_floor: overrides.preempt.filter(|_| is_runai).or(known.preempt_floor),
-                    reclaim_floor: overrides.reclaim.filter(|_| is_runai).or(known.reclaim_floor),
-                    ..known
-                },
-            );
+            let queue = RunaiQueue {
+                ceiling: overrides.ceiling.or(known.ceiling),
+                preempt_floor: overrides.preempt.filter(|_| is_runai).or(known.preempt_floor),
+                reclaim_floor: overrides.reclaim.filter(|_| is_runai).or(known.reclaim_floor),
+                ..known
+            };
+            tree.put(&bound, queue);
         }
         policy
     }
 
     /// Returns the families that have a queue of the past.
-    fn families(&self, queue: &PastQueue) -> Vec<Family> {
-        let mut families = Family::ALL.to_vec();
-        families.retain(|family| {
+    fn families(&self, queue: &PastQueue) -> impl Iterator<Item = Family> {
+        Family::ALL.into_iter().filter(move |family| {
             queue.family.is_none_or(|of| of == *family) && self.trees[*family].bind(&queue.name).is_some()
-        });
-        families
+        })
     }
 
-    /// Returns the limits in each queue of the past, at the place of its number.
-    pub fn leaves<'t>(&'t self, past: &'t Past) -> Vec<LeafLimits<'t>> {
+    /// Returns the limits in each queue of the past.
+    pub fn leaves<'t>(&'t self, past: &'t Past) -> Leaves<'t> {
         let mut leaves: Vec<LeafLimits<'t>> = past.queues.iter().map(|queue| self.leaf(queue)).collect();
         let places: Vec<QueuePlace<'t>> = leaves.iter().map(|leaf| leaf.place).collect();
         let tree = &self.trees[Family::Runai];
@@ -142,26 +128,32 @@ impl SimulatedPolicy {
                 ]
             }));
         }
-        leaves
+        Leaves(leaves)
     }
 
     fn leaf<'t>(&'t self, queue: &'t PastQueue) -> LeafLimits<'t> {
-        let families = self.families(queue);
+        let has = |family: Family| self.families(queue).any(|of| of == family);
         let limits = PerFamily::new(|family| {
             let tree = &self.trees[family];
-            let leaf = tree.bind(&queue.name).filter(|_| families.contains(&family))?;
+            let leaf = tree.bind(&queue.name).filter(|_| has(family))?;
             // as for the keeper, a cycle of stored queues has no ceiling
             Some(QueueLimits::of(tree, &self.floors, leaf).unwrap_or_default())
         });
         let is_in_one = queue.family != Some(Family::Tensorstack) && is_queue(&queue.name);
-        let name = Some(&*queue.name).filter(|_| is_in_one || families.contains(&Family::Runai));
+        let name = Some(&*queue.name).filter(|_| is_in_one || has(Family::Runai));
         LeafLimits { limits, place: QueuePlace::find(&self.trees[Family::Runai], name), floors: None }
     }
 
     /// Returns the number of queues of the past that the policy doesn't have.
     pub fn unknown(&self, past: &Past) -> usize {
-        past.queues.iter().filter(|queue| self.families(queue).is_empty()).count()
+        past.queues.iter().filter(|queue| self.families(queue).next().is_none()).count()
     }
+}
+
+/// Reads a ceiling, which must not be zero.
+pub fn ceiling(text: &str) -> Result<ExtendedDuration, String> {
+    let value = Some(duration(text)?).filter(|value| *value != ExtendedDuration::ZERO);
+    value.ok_or_else(|| "must be greater than zero, such as 2d".into())
 }
 
 /// Stands before the namespace of pods that are in no queue. No queue can have such a name.

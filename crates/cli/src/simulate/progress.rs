@@ -9,74 +9,48 @@ use std::{
 
 /// The time between two updates, and before the first.
 const PACE: Duration = Duration::from_millis(200);
-/// The number of characters of the bar.
-const WIDTH: usize = 30;
 
-/// A bar that shows the part of a known amount that is done.
-pub struct ProgressBar {
+/// A bar that shows the part of a known amount that is done, and the reader that does it, if any.
+pub struct ProgressBar<R = ()> {
+    inner: R,
     size: u64,
     done: u64,
     shown: Instant,
-    is_terminal: bool,
     /// True if the bar is on the terminal, and must be wiped.
     is_there: bool,
 }
 
-impl ProgressBar {
+impl<R> ProgressBar<R> {
     /// Returns a bar that isn't shown yet.
-    pub fn new(size: u64) -> Self {
-        Self {
-            size,
-            done: 0,
-            shown: Instant::now(),
-            is_terminal: io::stderr().is_terminal(),
-            is_there: false,
-        }
+    pub fn new(inner: R, size: u64) -> Self {
+        Self { inner, size, done: 0, shown: Instant::now(), is_there: false }
     }
 
     /// Adds to the amount that is done, and updates the bar from time to time.
     pub fn advance(&mut self, more: u64) {
         self.done = self.done.saturating_add(more);
-        if self.is_terminal && self.shown.elapsed() > PACE {
-            self.show();
+        if self.shown.elapsed() > PACE && io::stderr().is_terminal() {
+            let filled = |of: u64| of.saturating_mul(self.done).checked_div(self.size).unwrap_or(0).min(of);
+            let bar: String = (0..30).map(|place| if place < filled(30) { '#' } else { ' ' }).collect();
+            // there is no place to report an error
+            let _ = write!(io::stderr(), "\r[{bar}] {:3} %", filled(100));
+            (self.shown, self.is_there) = (Instant::now(), true);
         }
-    }
-
-    /// Draws the bar over the last one.
-    fn show(&mut self) {
-        let filled = |of: u64| of.saturating_mul(self.done).checked_div(self.size).unwrap_or(0);
-        let (percent, full) = (filled(100).min(100), usize::try_from(filled(30)).unwrap_or(WIDTH).min(WIDTH));
-        // there is no place to report an error
-        let _ = write!(io::stderr(), "\r[{:<WIDTH$}] {percent:3} %", "#".repeat(full));
-        (self.shown, self.is_there) = (Instant::now(), true);
     }
 }
 
-impl Drop for ProgressBar {
+impl<R> Drop for ProgressBar<R> {
     fn drop(&mut self) {
         if self.is_there {
-            let _ = write!(io::stderr(), "\r{:width$}\r", "", width = WIDTH + 8);
+            let _ = write!(io::stderr(), "\r{:38}\r", "");
         }
     }
 }
 
-/// A file of known size, in bytes, with a bar of the part that was read.
-pub struct ProgressReader<R> {
-    inner: R,
-    bar: ProgressBar,
-}
-
-impl<R> ProgressReader<R> {
-    /// Returns a reader of `inner`.
-    pub fn new(inner: R, size: u64) -> Self {
-        Self { inner, bar: ProgressBar::new(size) }
-    }
-}
-
-impl<R: Read> Read for ProgressReader<R> {
+impl<R: Read> Read for ProgressBar<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.bar.advance(u64::try_from(read).unwrap_or(0));
+        self.advance(u64::try_from(read).unwrap_or(0));
         Ok(read)
     }
 }

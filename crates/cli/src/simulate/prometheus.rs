@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{floors::duration, list::view::ListView, snapshot::Snapshot};
 use pods::KnownPods;
-use server::{PrometheusServer, Series, TimeRange, is_too_much, whole};
+use server::{PrometheusServer, Series, is_too_much, whole};
 
 /// The flags for a Prometheus.
 #[derive(Clone, Debug, Args)]
@@ -76,15 +76,14 @@ const NO_PREEMPTIONS: &str =
 const LESS: &str = "ask for less with --last, or raise --query.max-samples and --query.timeout of Prometheus";
 
 impl PrometheusArgs {
-    /// Reads the past of all namespaces, or of one. Returns the past, the report about its source,
-    /// and sentences about what is missing.
+    /// Reads the past of all namespaces, or of one.
     pub async fn read(
         &self,
         url: &Uri,
         namespace: Option<&str>,
         t9k: &str,
         config: &Config,
-    ) -> Result<(Past, SourceReport, Vec<String>)> {
+    ) -> Result<(Past, SourceReport)> {
         ensure!(
             url.authority().is_none_or(|authority| !authority.as_str().contains('@')),
             "--prometheus: a password in the URL may be seen by others: give --prometheus-user and --prometheus-password"
@@ -92,21 +91,19 @@ impl PrometheusArgs {
         let server = PrometheusServer::connect(url, self).await?;
         let (now, last) = (Timestamp::now().as_second(), self.last.to_signed().as_secs());
         let covered = covered(&server, now, last).await?;
-        let CoveredTimes { first, complete, until } = covered.with_context(|| {
+        let [first, complete, until] = covered.with_context(|| {
             let since = day(now.saturating_sub(last));
             format!("Prometheus at {url} has no kube_pod_created since {since}: check that it scrapes kube-state-metrics")
         })?;
         let (mut known, mut used, mut read, mut width) = (KnownPods::default(), 0.0, first, WIDEST);
-        let mut bar = ProgressBar::new(until.abs_diff(first));
+        let mut bar = ProgressBar::new((), until.abs_diff(first));
         while read < until {
-            let range = TimeRange { since: read, until: read.saturating_add(width).min(until) };
-            let counted = TimeRange { since: range.since.max(complete).min(range.until), ..range };
-            match async {
-                known.read(&server, range).await?;
-                used_in(&server, counted).await
-            }
-            .await
-            {
+            let to = read.saturating_add(width).min(until);
+            let more = async {
+                known.read(&server, [read, to]).await?;
+                used_in(&server, [read.max(complete).min(to), to]).await
+            };
+            match more.await {
                 Ok(more) => used += more,
                 Err(error) if is_too_much(&error) && width > LOOKBACK => {
                     width /= 2;
@@ -115,8 +112,8 @@ impl PrometheusArgs {
                 Err(error) if is_too_much(&error) => return Err(error.context(LESS)),
                 Err(error) => return Err(error),
             }
-            bar.advance(range.until.abs_diff(range.since));
-            read = range.until;
+            bar.advance(to.abs_diff(read));
+            read = to;
         }
         ensure!(
             known.has_runs(),
@@ -124,20 +121,20 @@ impl PrometheusArgs {
         );
         let mut view = ListView::new(Snapshot::new(config, Some(t9k), moment(until)));
         let (mut reader, has_queues) = (PastReader::default(), known.has_queues());
-        known.into_past(namespace, TimeRange { since: first, until }, &mut reader, &mut view);
+        known.into_past(namespace, [first, until], &mut reader, &mut view);
         let name = namespace.map_or_else(|| url.to_string(), |of| format!("{url} namespace {of}"));
         let (mut past, mut source) = reader.finish("Prometheus,", name, &mut view, moment(until));
         past.known_since = first;
-        let mut missing =
+        source.missing =
             vec![NO_PREEMPTIONS.to_owned(), format!("runs that had ended before {}", day(first))];
         if now.saturating_sub(until) > LOOKBACK {
-            missing.push(format!(
-                "all after {}: Prometheus has no later sample of kube-state-metrics",
-                day(until)
-            ));
+            let after = day(until);
+            source
+                .missing
+                .push(format!("all after {after}: Prometheus has no later sample of kube-state-metrics"));
         }
         if !has_queues && !past.runs.is_empty() {
-            missing.push(format!(
+            source.missing.push(format!(
                 "the queues of pods, for which namespaces stand: run kube-state-metrics with --metric-labels-allowlist=pods=[{}]",
                 QUEUE_LABELS.join(",")
             ));
@@ -146,53 +143,41 @@ impl PrometheusArgs {
         let seen =
             past.runs.iter().map(|run| hours(run.seconds_in(complete, run.end)) * Unit::Gpu.amount(run));
         source.share_seen = share(seen.sum(), used).filter(|_| namespace.is_none());
-        Ok((past, source, missing))
+        Ok((past, source))
     }
 }
 
-/// The times about which something is known, in seconds since 1970.
-struct CoveredTimes {
-    /// The first time.
-    first: Seconds,
-    /// The first time after the last gap.
-    complete: Seconds,
-    /// The time of the last sample.
-    until: Seconds,
-}
-
-/// Asks since when kube-state-metrics was scraped. None: there is no sample.
-async fn covered(server: &PrometheusServer, now: Seconds, last: Seconds) -> Result<Option<CoveredTimes>> {
+/// Asks when kube-state-metrics was scraped first, first after the last gap, and last. In seconds
+/// since 1970. None: there is no sample.
+async fn covered(server: &PrometheusServer, now: Seconds, last: Seconds) -> Result<Option<[Seconds; 3]>> {
     let step = last.div_euclid(MOST_POINTS).max(LOOKBACK);
     // the last point is the present
     let since = now.saturating_sub(last.div_euclid(step).max(1).saturating_mul(step));
-    let pods = server.window(step).select("kube_pod_created", "");
-    let series = server.over(&format!("count({pods})"), TimeRange { since, until: now }, step).await?;
+    let pods = server.select("kube_pod_created", "");
+    let series = server.over(&format!("count({pods})"), [since, now], step).await?;
     let points = series.iter().flat_map(|series| &series.value);
     let times: Vec<Seconds> = points.filter_map(|(time, _)| whole(*time)).collect();
+    let Some((first, until)) = times.first().zip(times.last()) else { return Ok(None) };
     let after_gap = times.windows(2).rev().find_map(|pair| {
         let [one, next] = pair else { return None };
         (next.saturating_sub(*one) > step).then_some(*next)
     });
-    Ok(times.first().zip(times.last()).map(|(first, until)| CoveredTimes {
-        // the first sample may be older by up to a step
-        first: first.saturating_sub(step).max(since),
-        complete: after_gap.unwrap_or(*first),
-        until: *until,
-    }))
+    // the first sample may be older by up to a step
+    Ok(Some([first.saturating_sub(step).max(since), after_gap.unwrap_or(*first), *until]))
 }
 
 /// Asks for the GPU-hours of all pods that ran in a range. 0 for a range shorter than `LOOKBACK`.
-async fn used_in(server: &PrometheusServer, TimeRange { since, until }: TimeRange) -> Result<f64> {
-    let window = server.window(until.saturating_sub(since));
-    if window.seconds < LOOKBACK {
+async fn used_in(server: &PrometheusServer, [since, until]: [Seconds; 2]) -> Result<f64> {
+    let seconds = until.saturating_sub(since);
+    if seconds < LOOKBACK {
         return Ok(0.0);
     }
-    let requests = window.select("kube_pod_container_resource_requests", r#"resource="nvidia_com_gpu""#);
-    let running = window.select("kube_pod_status_phase", r#"phase="Running""#);
+    let requests = server.select("kube_pod_container_resource_requests", r#"resource="nvidia_com_gpu""#);
+    let running = server.select("kube_pod_status_phase", r#"phase="Running""#);
     let sum = format!(
         "sum(max by (uid, container, exported_container) ({requests}) * on (uid) group_left () max by (uid) ({running} == 1))"
     );
-    let whole = format!("sum_over_time(({sum})[{}s:{LOOKBACK}s])", window.seconds);
+    let whole = format!("sum_over_time(({sum})[{seconds}s:{LOOKBACK}s])");
     let sum: f64 = server.at(&whole, until).await?.iter().filter_map(Series::number).sum();
     Ok(sum * hours(LOOKBACK))
 }

@@ -15,7 +15,7 @@ use tenure_policy::{
 
 use super::{
     past::{Fate, Past, PastRun, Seconds, Unit, moment},
-    policy::{LeafLimits, SimulatedPolicy},
+    policy::{Leaves, SimulatedPolicy},
 };
 
 /// The bounds of what a report counts.
@@ -40,10 +40,14 @@ struct SetEnd {
     auto_approved: Seconds,
 }
 
-/// The numbers of a queue, or of all queues. Amounts are in unit-hours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// The numbers of a queue, or of all queues. Amounts are in unit-hours, and waits before the start
+/// in seconds.
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Numbers {
+pub struct QueueNumbers {
+    pub queue: String,
+    /// The number of users who lose a workload.
+    pub users_cut: usize,
     pub jobs: u64,
     /// The usage of the workloads by the baseline.
     pub used: f64,
@@ -74,28 +78,29 @@ pub struct Numbers {
     pub lost_early_with_floors: f64,
     /// The hours for which preemptors wait for the ends of floors, not weighted by units.
     pub preemptors_waited_hours: f64,
-}
-
-/// The numbers of a queue, or of all queues, with the values that they are computed from.
-#[derive(Clone, Debug, Default)]
-pub struct ReplayTally {
-    pub numbers: Numbers,
+    pub wait_p50: Option<i64>,
+    pub wait_p95: Option<i64>,
     /// The numbers of the users who lose a workload.
+    #[serde(skip)]
     pub users: HashSet<u32>,
-    /// The wait of each workload before its start, in seconds.
-    pub waits: Vec<u32>,
+    /// The wait of each workload before its start.
+    #[serde(skip)]
+    waits: Vec<u32>,
     /// The longest time that a nearly finished workload still needs, in seconds.
+    #[serde(skip)]
     pub lacking: Seconds,
 }
 
-/// A workload that is cut.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A workload that loses much.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Loser {
-    /// The place of its first run in [`Past::runs`].
-    pub run: usize,
-    /// The time of the cut.
-    pub cut: Seconds,
-    /// The unit-hours that the workload loses.
+    pub workload: String,
+    pub user: String,
+    pub queue: String,
+    pub ran_seconds: i64,
+    pub cut_after_seconds: i64,
+    /// The unit-hours that it loses.
     pub lost: f64,
 }
 
@@ -103,8 +108,8 @@ pub struct Loser {
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// The numbers of each queue, at the place of its number.
-    pub queues: Vec<ReplayTally>,
-    pub total: ReplayTally,
+    pub queues: Vec<QueueNumbers>,
+    pub total: QueueNumbers,
     /// The workloads that lose most, the greatest loss first.
     pub losers: Vec<Loser>,
 }
@@ -119,36 +124,35 @@ pub fn replay(
     policy: &SimulatedPolicy,
     counting: ReportBounds,
 ) -> Replayed {
-    let (before, after) = (ReplayedPolicy::new(past, baseline), ReplayedPolicy::new(past, policy));
-    let mut replayed =
-        Replayed { queues: vec![ReplayTally::default(); past.queues.len()], ..Replayed::default() };
-    let mut first = 0_usize;
+    let judges = [baseline, policy].map(|policy| policy.leaves(past));
+    let named = |name: &str| QueueNumbers { queue: name.to_owned(), ..QueueNumbers::default() };
+    let mut queues: Vec<_> = past.queues.iter().map(|queue| named(&queue.name)).collect();
+    let (mut total, mut losers) = (named("(all)"), Vec::new());
     for runs in past.workloads() {
         let [head, ..] = runs else { continue };
-        let Some(tally) = usize::try_from(head.queue).ok().and_then(|place| replayed.queues.get_mut(place))
-        else {
-            continue;
-        };
-        let ends = [before.end(runs), after.end(runs)];
-        if let Some((cut, lost)) = tally.add(runs, ends, counting) {
-            replayed.losers.push(Loser { run: first, cut, lost });
+        let ends = judges.each_ref().map(|judge| judge.end(runs));
+        let mut cut = None;
+        for numbers in queues.get_mut(head.queue as usize).into_iter().chain([&mut total]) {
+            cut = numbers.add(runs, ends, counting);
+            for run in runs.iter().filter(|run| run.fate == Fate::Preempted) {
+                numbers.add_preempted(run, judges.each_ref().map(|judge| judge.forbids(run)), counting);
+            }
         }
-        for run in runs.iter().filter(|run| run.fate == Fate::Preempted) {
-            tally.preempted(run, &before, &after, counting);
-        }
-        first = first.saturating_add(runs.len());
+        losers.extend(cut.map(|(cut, lost)| (lost, cut, runs)));
     }
-    replayed.losers.sort_by(|one, other| other.lost.total_cmp(&one.lost).then(one.run.cmp(&other.run)));
-    replayed.losers.truncate(NAMED);
-    replayed.total = replayed.queues.iter().fold(ReplayTally::default(), ReplayTally::with);
-    replayed
+    losers.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+    losers.truncate(NAMED);
+    let losers =
+        losers.into_iter().filter_map(|(lost, cut, runs)| Loser::new(past, runs, cut, lost)).collect();
+    queues.iter_mut().chain([&mut total]).for_each(QueueNumbers::complete);
+    Replayed { queues, total, losers }
 }
 
 /// Returns the past as the policy would have had it. Cut runs end at their ceiling. Runs whose
 /// preemption a floor forbids go on until the end of that floor. Time slices change nothing here:
 /// their workloads come back.
 pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
-    let judges = ReplayedPolicy::new(past, policy);
+    let judges = policy.leaves(past);
     let mut result = past.clone();
     result.runs.clear();
     for runs in past.workloads() {
@@ -157,45 +161,31 @@ pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
             PastRun { end: until.unwrap_or(run.end).max(run.end), ..run.clone() }
         });
         let held: Vec<PastRun> = held.collect();
-        let end = judges.end(&held).filter(|end| !end.is_requeued).map(|end| end.at);
-        let mut is_joined = false;
+        let end = judges.end(&held).filter(|end| !end.is_requeued).map_or(Seconds::MAX, |end| end.at);
+        let from = result.runs.len();
         // a run that would have started after the cut doesn't start
-        for mut run in held.into_iter().filter(|run| end.is_none_or(|end| run.start < end)) {
-            if let Some(end) = end.filter(|end| *end < run.end) {
+        for mut run in held.into_iter().filter(|run| run.start < end) {
+            if end < run.end {
                 (run.end, run.fate) = (end, Fate::Cut);
             }
-            run.is_joined = std::mem::replace(&mut is_joined, true);
+            run.is_joined = result.runs.len() > from;
             result.runs.push(run);
         }
     }
     result
 }
 
-/// A policy, resolved for each queue of the past.
-struct ReplayedPolicy<'t> {
-    leaves: Vec<LeafLimits<'t>>,
-}
-
-impl<'t> ReplayedPolicy<'t> {
-    fn new(past: &'t Past, policy: &'t SimulatedPolicy) -> Self {
-        Self { leaves: policy.leaves(past) }
-    }
-
-    fn leaf(&self, run: &PastRun) -> Option<&LeafLimits<'t>> {
-        self.leaves.get(usize::try_from(run.queue).ok()?)
-    }
-
+impl Leaves<'_> {
     /// Returns the end that the policy sets to a workload: the first deadline that one of its runs
     /// exceeds. None: no deadline is exceeded.
     fn end(&self, runs: &[PastRun]) -> Option<SetEnd> {
         let ends = runs.iter().filter_map(|run| {
-            let leaf = self.leaf(run)?;
+            let leaf = self.of(run.queue)?;
             let own = run.own.map(|own| SignedDuration::from_secs(own.get().into()));
             let clocks = Clocks { created: moment(run.submit), started: Some(moment(run.start)) };
             let (end, family) = deadline(clocks, leaf.ceilings(own))?;
             // a run that ends at its deadline doesn't exceed it
-            let is_exceeded = moment(run.end) > end;
-            is_exceeded.then(|| SetEnd {
+            (moment(run.end) > end).then(|| SetEnd {
                 at: end.as_second(),
                 is_requeued: leaf.is_requeued(family),
                 auto_approved: leaf.auto_approved(family).as_secs(),
@@ -208,14 +198,14 @@ impl<'t> ReplayedPolicy<'t> {
     /// preemptor, and to preemptors of some queues. None: no floor forbids it, or the run wasn't
     /// preempted.
     fn forbids(&self, run: &PastRun) -> [Option<Seconds>; 2] {
-        let leaf = self.leaf(run).filter(|_| run.fate == Fate::Preempted);
+        let leaf = self.of(run.queue).filter(|_| run.fate == Fate::Preempted);
         let until = |floor| protected_until(Some(moment(run.start)), &floor, moment(run.end));
         leaf.and_then(|leaf| leaf.floors)
             .map_or([None; 2], |floors| floors.map(|floor| until(floor).map(Timestamp::as_second)))
     }
 }
 
-impl ReplayTally {
+impl QueueNumbers {
     /// Adds a workload, with the ends that baseline and policy set. Returns the time of its cut and
     /// its loss in unit-hours. None: it isn't cut.
     fn add(
@@ -225,106 +215,90 @@ impl ReplayTally {
         counting: ReportBounds,
     ) -> Option<(Seconds, f64)> {
         let [head, ..] = runs else { return None };
-        let Self { numbers, users, waits, lacking } = self;
-        numbers.jobs += 1;
-        waits.push(u32::try_from(head.start.saturating_sub(head.submit)).unwrap_or(u32::MAX));
+        self.jobs += 1;
+        self.waits.push(u32::try_from(head.start.saturating_sub(head.submit)).unwrap_or(u32::MAX));
         let [old, new] = [before, after].map(|end| end.map_or(Seconds::MAX, |end| end.at));
-        numbers.spared += u64::from(old < new);
+        self.spared += u64::from(old < new);
         let used =
             |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
-        numbers.used += runs.iter().map(|run| used(run, old)).sum::<f64>();
+        self.used += runs.iter().map(|run| used(run, old)).sum::<f64>();
         let after = after.filter(|_| new < old)?;
         if after.is_requeued {
             let longest = runs.iter().map(|run| run.end.saturating_sub(run.start)).max().unwrap_or(0);
             let slice = after.at.saturating_sub(head.start).max(1);
-            numbers.slices += u64::try_from(longest.saturating_sub(1) / slice).unwrap_or(0).max(1);
+            self.slices += u64::try_from(longest.saturating_sub(1) / slice).unwrap_or(0).max(1);
             return None;
         }
-        let lost = runs.iter().map(|run| used(run, old) - used(run, new)).sum();
-        numbers.cut += 1;
-        numbers.freed += lost;
-        users.insert(head.user);
+        let lost: f64 = runs.iter().map(|run| used(run, old) - used(run, new)).sum();
+        self.cut += 1;
+        self.freed += lost;
+        self.users.insert(head.user);
         if runs.iter().any(|run| run.fate == Fate::Running) {
-            numbers.running_cut += 1;
+            self.running_cut += 1;
             return Some((new, lost));
         }
         let until = runs.iter().map(|run| run.end).max().unwrap_or(head.end);
         let left = until.min(old).saturating_sub(new);
         if left <= counting.nearly.as_secs() {
-            numbers.nearly_finished += 1;
-            *lacking = left.max(*lacking);
+            self.nearly_finished += 1;
+            self.lacking = left.max(self.lacking);
         }
-        numbers.extendable += u64::from(left <= after.auto_approved);
+        self.extendable += u64::from(left <= after.auto_approved);
         Some((new, lost))
     }
 
-    /// Adds a run that was preempted.
-    fn preempted(
+    /// Adds a run that was preempted, with the ends of the floors of baseline and policy that
+    /// forbid it.
+    fn add_preempted(
         &mut self,
         run: &PastRun,
-        before: &ReplayedPolicy<'_>,
-        after: &ReplayedPolicy<'_>,
+        [[always_before, sometimes_before], [always, sometimes]]: [[Option<Seconds>; 2]; 2],
         counting: ReportBounds,
     ) {
-        let numbers = &mut self.numbers;
         let ran = run.end.saturating_sub(run.start);
         let is_early = ran < counting.lost_within.as_secs();
         let lost = if is_early { hours(ran) * counting.unit.amount(run) } else { 0.0 };
-        numbers.preempted += 1;
-        numbers.lost_early += lost;
-        let [always_before, sometimes_before] = before.forbids(run);
-        let [always, sometimes] = after.forbids(run);
+        self.preempted += 1;
+        self.lost_early += lost;
         // a preemption that the baseline forbids, too, makes no difference
         if let Some(until) = always.filter(|_| always_before.is_none()) {
-            numbers.preemptions_avoided += 1;
-            numbers.preemptors_waited_hours += hours(until.saturating_sub(run.end));
+            self.preemptions_avoided += 1;
+            self.preemptors_waited_hours += hours(until.saturating_sub(run.end));
         } else {
             let is_new = sometimes.is_some() && sometimes_before.is_none();
-            numbers.preemptions_perhaps_avoided += u64::from(is_new);
-            numbers.lost_early_with_floors += lost;
+            self.preemptions_perhaps_avoided += u64::from(is_new);
+            self.lost_early_with_floors += lost;
         }
     }
 
-    /// Returns the sum of two tallies.
-    fn with(mut self, other: &Self) -> Self {
-        let Self { numbers, users, waits, lacking } = other;
-        self.numbers = self.numbers.plus(*numbers);
-        self.users.extend(users);
-        self.waits.extend(waits);
-        self.lacking = self.lacking.max(*lacking);
-        self
+    /// Computes the numbers that need all workloads.
+    fn complete(&mut self) {
+        self.users_cut = self.users.len();
+        [self.wait_p50, self.wait_p95] = [50, 95].map(|percent| percentile(&self.waits, percent));
+    }
+}
+
+impl Loser {
+    /// Returns a loser with the names of its workload, user and queue. None: it has no runs.
+    fn new(past: &Past, runs: &[PastRun], cut: Seconds, lost: f64) -> Option<Self> {
+        let (first, end) = (runs.first()?, runs.iter().map(|run| run.end).max()?);
+        Some(Self {
+            workload: first.id.to_string(),
+            user: past.user_name(first).to_owned(),
+            queue: past.queue_name(first).to_owned(),
+            ran_seconds: end.saturating_sub(first.start),
+            cut_after_seconds: cut.saturating_sub(first.start),
+            lost,
+        })
     }
 }
 
 /// Returns the value that `percent` of all values don't exceed. None: there are no values.
-pub fn percentile(values: &[u32], percent: usize) -> Option<u32> {
+pub fn percentile(values: &[u32], percent: usize) -> Option<i64> {
     let mut values = values.to_vec();
     let place = values.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
     let (_, value, _) = (place < values.len()).then(|| values.select_nth_unstable(place))?;
-    Some(*value)
-}
-
-impl Numbers {
-    /// Returns the sum of all numbers.
-    fn plus(self, other: Self) -> Self {
-        Self {
-            jobs: self.jobs + other.jobs,
-            used: self.used + other.used,
-            cut: self.cut + other.cut,
-            nearly_finished: self.nearly_finished + other.nearly_finished,
-            extendable: self.extendable + other.extendable,
-            freed: self.freed + other.freed,
-            running_cut: self.running_cut + other.running_cut,
-            slices: self.slices + other.slices,
-            spared: self.spared + other.spared,
-            preempted: self.preempted + other.preempted,
-            preemptions_avoided: self.preemptions_avoided + other.preemptions_avoided,
-            preemptions_perhaps_avoided: self.preemptions_perhaps_avoided + other.preemptions_perhaps_avoided,
-            lost_early: self.lost_early + other.lost_early,
-            lost_early_with_floors: self.lost_early_with_floors + other.lost_early_with_floors,
-            preemptors_waited_hours: self.preemptors_waited_hours + other.preemptors_waited_hours,
-        }
-    }
+    Some((*value).into())
 }
 
 /// Returns seconds as hours.

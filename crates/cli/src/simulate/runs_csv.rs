@@ -4,7 +4,9 @@
 //! `--columns`. The ceiling that a workload notes itself isn't written, nor which runs are of one
 //! workload.
 
-use std::fmt::Write;
+use std::io::{BufWriter, Write, stdout};
+
+use anyhow::Result;
 
 use super::past::{Past, PastRun, moment};
 use crate::print::printable;
@@ -12,28 +14,20 @@ use crate::print::printable;
 /// The headers: the names of the fields by which a trace is read.
 pub const HEADERS: &str = "id,submit,start,end,gpus,cpus,queue,user,priority,state";
 
-/// Returns the line of a run, with its end. Times are in UTC.
+/// Prints the runs.
+pub fn print(past: &Past) -> Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
+    writeln!(out, "{HEADERS}")?;
+    past.runs.iter().try_for_each(|run| writeln!(out, "{}", line(past, run)))?;
+    Ok(out.flush()?)
+}
+
+/// Returns the line of a run, without its end. Times are in UTC.
 pub fn line(past: &Past, run: &PastRun) -> String {
-    let PastRun {
-        id,
-        submit,
-        start,
-        end,
-        gpus,
-        cpus,
-        queue: _,
-        user: _,
-        priority,
-        own: _,
-        fate,
-        is_joined: _,
-    } = run;
-    let [submit, start, end] = [submit, start, end].map(|at| moment(*at));
-    let [id, queue, user] = [id, past.queue_name(run), past.user_name(run)].map(cell);
-    let mut line = String::new();
-    // a write to a string can't fail
-    _ = writeln!(line, "{id},{submit},{start},{end},{gpus},{cpus},{queue},{user},{priority},{}", fate.name());
-    line
+    let PastRun { gpus, cpus, priority, fate, .. } = run;
+    let [submit, start, end] = [run.submit, run.start, run.end].map(moment);
+    let [id, queue, user] = [&*run.id, past.queue_name(run), past.user_name(run)].map(cell);
+    format!("{id},{submit},{start},{end},{gpus},{cpus},{queue},{user},{priority},{}", fate.name())
 }
 
 /// Returns a text as a cell. Tenants write some of these texts: hidden characters are replaced, and

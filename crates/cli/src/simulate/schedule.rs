@@ -15,18 +15,16 @@ use std::{
 use serde::Serialize;
 use tenure_policy::{
     expiry::{Clocks, Family, deadline},
-    gang::PodProgress,
     preemption::{Preemptor, Rules, Victim, Workload},
-    toleration::{ClassState, PreemptorClaim},
+    toleration::PreemptorClaim,
 };
 
 use super::{
     past::{Past, PastRun, Seconds, Unit, moment},
-    policy::{LeafLimits, SimulatedPolicy},
+    policy::{Leaves, SimulatedPolicy},
     replay::{hours, percentile},
-    report::{amount, grouped, length},
+    report::{amount, grouped, wait},
 };
-use crate::print::cell;
 
 /// The largest number of waiting workloads that are considered after each event, and of running
 /// workloads that are considered for a preemption.
@@ -51,6 +49,7 @@ pub struct ScheduleReport {
 }
 
 /// A workload. Its amount is in thousandths of a unit, and its times are in seconds.
+#[derive(Default)]
 struct Job {
     submit: Seconds,
     /// The time for which it still has to run.
@@ -60,8 +59,6 @@ struct Job {
     queue: u32,
     start: Seconds,
     has_started: bool,
-    /// The time since which it waits.
-    waits_since: Seconds,
     /// The number of its ends so far. The scheduled end of an earlier try doesn't count.
     tries: u32,
     /// The family whose ceiling ends its run. None: no ceiling applies.
@@ -71,7 +68,7 @@ struct Job {
 /// The pool: the workloads that wait and run, and the events to come.
 struct SimulatedPool<'t> {
     policy: &'t SimulatedPolicy,
-    leaves: Vec<LeafLimits<'t>>,
+    leaves: Leaves<'t>,
     jobs: Vec<Job>,
     /// The thousandths of units that no workload has.
     free: u64,
@@ -94,13 +91,12 @@ struct SimulatedPool<'t> {
 pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Option<f64>) -> ScheduleReport {
     let jobs: Vec<Job> = past.workloads().filter_map(|runs| Job::of(runs, unit)).collect();
     let largest = jobs.iter().map(|job| job.units).max().unwrap_or(0);
-    let free = capacity.map_or_else(|| peak(past, unit), thousandths).max(largest);
     let arrivals = jobs.iter().enumerate().map(|(number, job)| Reverse((job.submit, Some(number)))).collect();
     let mut pool = SimulatedPool {
         policy,
         leaves: policy.leaves(past),
         jobs,
-        free,
+        free: capacity.map_or_else(|| peak(past, unit), thousandths).max(largest),
         freed: Seconds::MIN,
         waiting: BTreeSet::new(),
         running: BTreeSet::new(),
@@ -118,9 +114,8 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
         pool.admit_all(now);
         pool.place(now, false);
     }
-    let [p50, p95] = [50, 95].map(|percent| percentile(&pool.waits, percent).map(i64::from));
-    let lost = pool.report.lost / 1000.0;
-    ScheduleReport { wait_p50: p50, wait_p95: p95, lost, ..pool.report }
+    let [wait_p50, wait_p95] = [50, 95].map(|percent| percentile(&pool.waits, percent));
+    ScheduleReport { wait_p50, wait_p95, lost: pool.report.lost / 1000.0, ..pool.report }
 }
 
 /// Returns the most thousandths of units that ran at once.
@@ -129,12 +124,11 @@ pub fn peak(past: &Past, unit: Unit) -> u64 {
     let mut changes: Vec<(Seconds, i64)> =
         past.runs.iter().flat_map(|run| [(run.start, units(run)), (run.end, -units(run))]).collect();
     changes.sort_unstable();
-    let (mut sum, mut most) = (0_i64, 0_i64);
-    for (_, change) in changes {
-        sum = sum.saturating_add(change);
-        most = most.max(sum);
-    }
-    most.unsigned_abs()
+    let sums = changes.into_iter().scan(0_i64, |sum, (_, change)| {
+        *sum = sum.saturating_add(change);
+        Some(*sum)
+    });
+    sums.max().unwrap_or(0).unsigned_abs()
 }
 
 #[allow(
@@ -144,12 +138,6 @@ pub fn peak(past: &Past, unit: Unit) -> u64 {
 )]
 fn thousandths(amount: f64) -> u64 {
     (amount * 1000.0).round() as u64
-}
-
-/// Returns unit-hours, in the unit of `units`.
-#[allow(clippy::cast_precision_loss, reason = "an estimate")]
-fn unit_hours(units: u64, ran: Seconds) -> f64 {
-    units as f64 * hours(ran)
 }
 
 impl Job {
@@ -162,25 +150,17 @@ impl Job {
             units: runs.iter().map(|run| thousandths(unit.amount(run))).fold(0, u64::saturating_add),
             priority: head.priority,
             queue: head.queue,
-            start: 0,
-            has_started: false,
-            waits_since: head.submit,
-            tries: 0,
-            ends_by: None,
+            ..Self::default()
         })
     }
 }
 
-impl<'t> SimulatedPool<'t> {
+impl SimulatedPool<'_> {
     /// Returns the time of the next event. None: nothing more happens.
     fn next(&self) -> Option<Seconds> {
         let end = self.ends.peek().map(|Reverse((at, ..))| *at);
         let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
         end.into_iter().chain(arrival).min()
-    }
-
-    fn leaf(&self, job: &Job) -> Option<&LeafLimits<'t>> {
-        self.leaves.get(usize::try_from(job.queue).ok()?)
     }
 
     /// Ends all runs that end by now. True if there was one.
@@ -204,9 +184,7 @@ impl<'t> SimulatedPool<'t> {
             && at <= now
         {
             self.arrivals.pop();
-            if let Some((number, job)) = number.and_then(|number| Some((number, self.jobs.get_mut(number)?)))
-            {
-                job.waits_since = now;
+            if let Some((number, job)) = number.and_then(|number| Some((number, self.jobs.get(number)?))) {
                 self.waiting.insert((Reverse(job.priority), now, number));
             }
         }
@@ -230,7 +208,7 @@ impl<'t> SimulatedPool<'t> {
         if job.left <= 0 {
             return;
         }
-        let limits = self.jobs.get(number).and_then(|job| self.leaf(job)?.limits[job.ends_by?]);
+        let limits = self.leaves.of(job.queue).and_then(|leaf| leaf.limits[job.ends_by?]);
         match limits.and_then(|limits| limits.nearest.slice_delay()) {
             // a slice of less than a second would never come to an end
             Some(delay) if ran > 0 => {
@@ -266,30 +244,28 @@ impl<'t> SimulatedPool<'t> {
 
     /// Starts a workload, and schedules its end: by itself or by its ceiling.
     fn start(&mut self, number: usize, now: Seconds) {
-        let Some(job) = self.jobs.get(number) else { return };
-        let clocks = Clocks { created: moment(job.submit), started: Some(moment(now)) };
-        let ceilings = self.leaf(job).map(|leaf| leaf.ceilings(None)).unwrap_or_default();
-        let (ceiling, ends_by) = deadline(clocks, ceilings).unzip();
-        let ceiling = ceiling.map(|end| end.as_second().max(now));
         let Some(job) = self.jobs.get_mut(number) else { return };
-        job.ends_by = ends_by;
+        let clocks = Clocks { created: moment(job.submit), started: Some(moment(now)) };
+        let ceilings = self.leaves.of(job.queue).map(|leaf| leaf.ceilings(None)).unwrap_or_default();
+        let (ceiling, ends_by) = deadline(clocks, ceilings).unzip();
+        let end = now.saturating_add(job.left);
+        let end = ceiling.map_or(end, |ceiling| ceiling.as_second().max(now).min(end));
         if !job.has_started {
             self.waits.push(u32::try_from(now.saturating_sub(job.submit)).unwrap_or(u32::MAX));
         }
-        (job.start, job.has_started) = (now, true);
-        let end = now.saturating_add(job.left);
+        (job.start, job.has_started, job.ends_by) = (now, true, ends_by);
         self.free = self.free.saturating_sub(job.units);
         self.running.insert((job.priority, Reverse(now), number));
-        self.ends.push(Reverse((ceiling.map_or(end, |ceiling| end.min(ceiling)), number, job.tries)));
+        self.ends.push(Reverse((end, number, job.tries)));
     }
 
     /// Ends runs of lower priorities that no floor protects, if they make enough room. They come
     /// back at once, and start over.
     fn preempt(&mut self, number: usize, now: Seconds) {
         let Some(job) = self.jobs.get(number) else { return };
-        let place = self.leaf(job).map(|leaf| leaf.place).unwrap_or_default();
+        let place = |job: &Job| self.leaves.of(job.queue).map(|leaf| leaf.place).unwrap_or_default();
         let claim = PreemptorClaim { priority: job.priority, never_preempts: false };
-        let preemptor = Preemptor { place, claim };
+        let preemptor = Preemptor { place: place(job), claim };
         let tree = &self.policy.trees[Family::Runai];
         let rules = Rules { floors: &self.policy.floors, tree, now: moment(now) };
         let (mut victims, mut room, mut floor) = (Vec::new(), self.free, None);
@@ -299,25 +275,25 @@ impl<'t> SimulatedPool<'t> {
                 break;
             }
             let Some(other) = self.jobs.get(*number) else { continue };
-            let place = self.leaf(other).map(|leaf| leaf.place).unwrap_or_default();
-            let workload = Workload::alone(place, Some(moment(*start)));
-            let ruling = rules.alone(&preemptor, &victim(&workload));
+            let workload = Workload::alone(place(other), Some(moment(*start)));
+            let ruling = rules.alone(&preemptor, &Victim::alone(&workload));
             if ruling.rule.is_some() {
                 floor = floor.into_iter().chain(ruling.until).min();
                 continue;
             }
             room = room.saturating_add(other.units);
-            victims.push(*number);
+            victims.push((*number, other.units));
         }
         if room < job.units {
             // kube-scheduler asks again when a floor ends
             self.arrivals.extend(floor.map(|until| Reverse((until.as_second().max(now + 1), None))));
             return;
         }
-        for victim in victims {
-            let ran = self.stop(victim, now);
+        for (victim, units) in victims {
+            #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+            let lost = units as f64 * hours(self.stop(victim, now));
             self.report.preempted += 1;
-            self.report.lost += self.jobs.get(victim).map_or(0.0, |job| unit_hours(job.units, ran));
+            self.report.lost += lost;
             self.arrivals.push(Reverse((now, Some(victim))));
         }
     }
@@ -330,27 +306,11 @@ fn chance(number: usize, now: Seconds) -> u64 {
     hasher.finish()
 }
 
-/// Returns the one pod of a workload that runs.
-fn victim<'a>(workload: &'a Workload<'a>) -> Victim<'a> {
-    Victim {
-        workload,
-        part: None,
-        place: workload.place,
-        subgroup: 0,
-        progress: PodProgress::Running,
-        pool: None,
-        class: ClassState::None,
-        scheduled_at: workload.start,
-    }
-}
-
 impl ScheduleReport {
     /// Returns the cells of a row whose first cell is `of`.
     pub fn cells(&self, of: &str) -> Vec<String> {
-        let wait = |seconds: Option<i64>| cell(seconds.map(length));
         let counts = [self.cut, self.preempted, self.slices].map(grouped);
-        let waits = [wait(self.wait_p50), wait(self.wait_p95)];
-        let lost = amount(self.lost);
-        [of.to_owned()].into_iter().chain(waits).chain(counts).chain([lost]).collect()
+        let waits = [self.wait_p50, self.wait_p95].map(wait);
+        [of.to_owned()].into_iter().chain(waits).chain(counts).chain([amount(self.lost)]).collect()
     }
 }

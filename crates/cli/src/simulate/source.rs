@@ -3,16 +3,16 @@
 //! Made by each reader of a past, and printed in reports and sweeps. A source that was made up is
 //! named as such in every sentence.
 
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    past::{Past, Seconds, Unit, moment},
-    report::{amount, day, grouped},
+    past::{Past, moment},
+    report::{amount, day, grouped, number, plural},
 };
 
 /// The source of a simulation, for people and programs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceReport {
     pub kind: &'static str,
@@ -20,15 +20,18 @@ pub struct SourceReport {
     /// False for made-up jobs.
     pub is_real: bool,
     /// The first and the last time of any run. Null: there are no runs.
-    pub since: Option<jiff::Timestamp>,
-    pub until: Option<jiff::Timestamp>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
     /// The time since which nothing is left out. Null: unknown.
-    pub complete_since: Option<jiff::Timestamp>,
+    pub complete_since: Option<Timestamp>,
     /// The share of all unit-hours that the source has, from 0 to 1. Null: the total is unknown.
     pub share_seen: Option<f64>,
     pub never_started: u64,
     /// Lines or objects that were left out, by reason.
     pub skipped: Vec<Skipped>,
+    /// Sentences about what the source lacks.
+    #[serde(skip)]
+    pub missing: Vec<String>,
     /// True if the past ends now.
     #[serde(skip)]
     pub is_present: bool,
@@ -47,20 +50,9 @@ pub struct Skipped {
 impl SourceReport {
     /// Returns the report about a real source, with unknown completeness.
     pub fn new(kind: &'static str, name: String, past: &Past) -> Self {
-        let (since, until) = past.span.unzip();
-        Self {
-            kind,
-            name,
-            is_real: true,
-            since: since.map(moment),
-            until: until.map(moment),
-            complete_since: None,
-            share_seen: None,
-            never_started: past.never_started,
-            skipped: Vec::new(),
-            is_present: false,
-            by_namespace: false,
-        }
+        let [since, until] = past.span().map_or([None; 2], |span| span.map(|at| Some(moment(at))));
+        let never_started = past.never_started;
+        Self { kind, name, is_real: true, since, until, never_started, ..Self::default() }
     }
 
     /// Returns the beginning of sentences about made-up jobs. Empty for real ones.
@@ -73,35 +65,31 @@ impl SourceReport {
     }
 
     /// Returns a number of users, or of namespaces where these stand for users.
-    pub fn users(&self, number: usize) -> String {
-        let word = if self.by_namespace { "namespace" } else { "user" };
-        let number = u64::try_from(number).unwrap_or(u64::MAX);
-        format!("{} {word}{}", grouped(number), if number == 1 { "" } else { "s" })
+    pub fn users(&self, users: usize) -> String {
+        plural(number(users), if self.by_namespace { "namespace" } else { "user" })
     }
 
     /// Returns the length of the past, in words.
     pub fn period(&self) -> String {
         let Some((since, until)) = self.since.zip(self.until) else { return "no time".into() };
         let span = until.duration_since(since);
-        let length = in_words(span);
-        if self.is_present { format!("the last {length}") } else { length }
+        let (number, word) = match span.as_hours() {
+            hours @ 48.. => (hours.saturating_add(12) / 24, "day"),
+            hours @ 2.. => (hours, "hour"),
+            _ => (span.as_mins(), "minute"),
+        };
+        format!("{}{}", if self.is_present { "the last " } else { "" }, plural(number.unsigned_abs(), word))
     }
 
     /// Returns lines about the source, and about what it lacks.
-    pub fn lines(&self, unit: Unit) -> Vec<String> {
-        let seconds = |at: Option<jiff::Timestamp>| at.map(jiff::Timestamp::as_second);
-        let day_of = |at: Option<Seconds>| at.map_or_else(|| "unknown".to_owned(), day);
-        let share = self
-            .share_seen
-            .map_or_else(|| "unknown".to_owned(), |share| format!("{} %", amount(share * 100.0)));
+    pub fn lines(&self, hours: &str) -> Vec<String> {
+        let unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+        let days = [self.since, self.until, self.complete_since];
+        let [since, until, complete] = days.map(|at| unknown(at.map(|at| day(at.as_second()))));
+        let share = unknown(self.share_seen.map(|share| format!("{} %", amount(share * 100.0))));
+        let (kind, name) = (self.kind, &self.name);
         let mut lines = vec![format!(
-            "Source: {} {}, {} to {}; complete since: {}; share of all {} seen: {share}",
-            self.kind,
-            self.name,
-            day_of(seconds(self.since)),
-            day_of(seconds(self.until)),
-            day_of(seconds(self.complete_since)),
-            unit.hours(),
+            "Source: {kind} {name}, {since} to {until}; complete since: {complete}; share of all {hours} seen: {share}"
         )];
         if self.never_started > 0 {
             lines.push(format!("{} never ran, and aren't counted.", grouped(self.never_started)));
@@ -114,16 +102,4 @@ impl SourceReport {
 /// Returns the share of the usage that was seen, at most 1. None: no usage is known.
 pub fn share(seen: f64, used: f64) -> Option<f64> {
     (used > 0.0).then(|| (seen / used).min(1.0))
-}
-
-/// Returns a length of time in days, hours or minutes.
-fn in_words(span: SignedDuration) -> String {
-    let hours = span.as_hours();
-    let (number, word) = match hours {
-        48.. => (hours.saturating_add(12) / 24, "day"),
-        2.. => (hours, "hour"),
-        _ => (span.as_mins(), "minute"),
-    };
-    let number = number.unsigned_abs();
-    format!("{} {word}{}", grouped(number), if number == 1 { "" } else { "s" })
 }

@@ -12,7 +12,7 @@ use tenure_policy::{
 use tenure_types::GoDuration;
 
 use super::{
-    generate::Mix,
+    generate,
     past::{Fate, Past, PastRun, Seconds, Unit},
     policy::{Overrides, SimulatedPolicy},
     replay::{Replayed, ReportBounds, applied, replay},
@@ -68,7 +68,7 @@ fn pasts() -> impl Strategy<Value = Past> {
             let mut run = run(&mut past, of);
             run.is_joined = is_joined && !past.runs.is_empty();
             run.own = own.and_then(NonZeroU32::new);
-            past.push(run);
+            past.runs.push(run);
         }
         past.complete();
         past
@@ -79,8 +79,8 @@ fn pasts() -> impl Strategy<Value = Past> {
 fn policies() -> impl Strategy<Value = SimulatedPolicy> {
     let queue = || (option::of(1..150_000_i64), option::of(0..20_000_i64), option::of(0..20_000_i64));
     (vec(queue(), 4), 0..2_000_i64).prop_map(|(queues, default)| {
-        let mut policy = SimulatedPolicy::default();
-        policy.floors = Floors { preempt: length(default), ..Floors::default() };
+        let floors = Floors { preempt: length(default), ..Floors::default() };
+        let mut policy = SimulatedPolicy { floors, ..SimulatedPolicy::default() };
         let names = ["root", "a", "b", "c"];
         for (name, (ceiling, preempt, reclaim)) in names.into_iter().zip(queues) {
             let queue = RunaiQueue {
@@ -97,7 +97,7 @@ fn policies() -> impl Strategy<Value = SimulatedPolicy> {
 }
 
 fn differs(replayed: &Replayed) -> bool {
-    let of = replayed.total.numbers;
+    let of = &replayed.total;
     let changes = of.cut + of.spared + of.slices + of.preemptions_avoided + of.preemptions_perhaps_avoided;
     changes > 0 || of.freed != 0.0
 }
@@ -118,8 +118,8 @@ proptest! {
         let with = |seconds| policy.with(Overrides { ceiling: Some(length(seconds)), ..Overrides::default() }, &past);
         let none = SimulatedPolicy::default();
         let [short, long] = [ceiling, ceiling + more].map(|of| replay(&past, &none, &with(of), COUNTING).total);
-        prop_assert!(long.numbers.cut <= short.numbers.cut && long.users.is_subset(&short.users));
-        prop_assert!(long.numbers.freed <= short.numbers.freed + 1e-6);
+        prop_assert!(long.cut <= short.cut && long.users.is_subset(&short.users));
+        prop_assert!(long.freed <= short.freed + 1e-6);
     }
 
     #[test]
@@ -129,7 +129,7 @@ proptest! {
             policy.with(Overrides { preempt: of, reclaim: of, ..Overrides::default() }, &past)
         };
         let none = SimulatedPolicy::default();
-        let [short, long] = [floor, floor + more].map(|of| replay(&past, &none, &with(of), COUNTING).total.numbers);
+        let [short, long] = [floor, floor + more].map(|of| replay(&past, &none, &with(of), COUNTING).total);
         prop_assert!(long.preemptions_avoided >= short.preemptions_avoided);
         prop_assert!(long.lost_early_with_floors <= short.lost_early_with_floors + 1e-6);
     }
@@ -138,7 +138,7 @@ proptest! {
     fn a_replay_of_its_own_output_changes_nothing(past in pasts(), policy in policies()) {
         let output = applied(&past, &policy);
         let again = replay(&output, &SimulatedPolicy::default(), &policy, COUNTING);
-        let of = again.total.numbers;
+        let of = &again.total;
         prop_assert_eq!((of.cut, of.freed, of.preemptions_avoided), (0, 0.0, 0));
         prop_assert_eq!(&applied(&output, &policy).runs, &output.runs);
     }
@@ -154,17 +154,17 @@ proptest! {
         };
         let expected = past.workloads().filter(|runs| runs.iter().any(is_cut)).count();
         let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
-        prop_assert_eq!(replayed.total.numbers.cut, expected as u64);
-        let again: u64 = replayed.queues.iter().map(|tally| tally.numbers.cut).sum();
+        prop_assert_eq!(replayed.total.cut, expected as u64);
+        let again: u64 = replayed.queues.iter().map(|tally| tally.cut).sum();
         prop_assert_eq!(again, expected as u64);
     }
 
     #[test]
     fn runs_survive_the_way_through_csv(past in pasts()) {
-        let lines: String = past.runs.iter().map(|run| runs_csv::line(&past, run)).collect();
+        let lines: String = past.runs.iter().map(|run| runs_csv::line(&past, run) + "\n").collect();
         let text = format!("{}\n{lines}", runs_csv::HEADERS);
         let options = TraceOptions {
-            columns: trace::Columns::default(),
+            columns: None,
             zone: TimeZone::UTC,
             now: jiff::Timestamp::from_second(BEGIN + 1_000_000_000).unwrap(),
         };
@@ -182,11 +182,11 @@ proptest! {
 
 #[test]
 fn in_a_pool_that_is_large_enough_nothing_waits_and_as_many_are_cut_as_in_a_replay() {
-    let past = Mix::Research.past(2_000, 1);
+    let past = generate::past(2_000, 1);
     let ceiling = Some(length(24 * HOUR));
     let policy = SimulatedPolicy::default().with(Overrides { ceiling, ..Overrides::default() }, &past);
     let large = schedule(&past, &policy, Unit::Gpu, Some(1e6));
-    let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total.numbers;
+    let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total;
     assert_eq!((large.wait_p95, large.preempted, large.cut), (Some(0), 0, replayed.cut));
     let small = schedule(&past, &policy, Unit::Gpu, Some(60.0));
     assert!(small.wait_p95 > Some(0) && small.preempted > 0, "{small:?}");
@@ -239,7 +239,7 @@ fn past_of(runs: &[(usize, i64, i64, i64, Fate)]) -> Past {
     let mut past = Past::default();
     for of in runs {
         let run = run(&mut past, *of);
-        past.push(run);
+        past.runs.push(run);
     }
     past
 }
@@ -257,7 +257,7 @@ fn a_run_as_long_as_its_ceiling_isnt_cut_and_a_second_more_is() {
     let past = past_of(&[(1, 0, 0, HOUR, Fate::Ended), (1, 0, 0, HOUR + 1, Fate::Ended)]);
     let policy = policy_of(RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
     let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
-    assert_eq!((replayed.total.numbers.cut, replayed.losers[0].run), (1, 1));
+    assert_eq!((replayed.total.cut, &*replayed.losers[0].workload), (1, "job-1"));
     assert_eq!(replayed.total.lacking, 1);
 }
 
@@ -271,11 +271,11 @@ fn a_preemption_at_the_end_of_a_floor_is_allowed_and_a_second_sooner_forbidden()
     ]);
     let floor = Some(length(600));
     let both = policy_of(RunaiQueue { preempt_floor: floor, reclaim_floor: floor, ..RunaiQueue::default() });
-    let total = replay(&past, &SimulatedPolicy::default(), &both, COUNTING).total.numbers;
+    let total = replay(&past, &SimulatedPolicy::default(), &both, COUNTING).total;
     assert_eq!((total.preempted, total.preemptions_avoided, total.preemptions_perhaps_avoided), (2, 1, 0));
     assert!((total.preemptors_waited_hours - 1.0 / 3600.0).abs() < 1e-9, "{}", total.preemptors_waited_hours);
     let one = policy_of(RunaiQueue { preempt_floor: floor, ..RunaiQueue::default() });
-    let total = replay(&past, &SimulatedPolicy::default(), &one, COUNTING).total.numbers;
+    let total = replay(&past, &SimulatedPolicy::default(), &one, COUNTING).total;
     assert_eq!(
         (total.preemptions_avoided, total.preemptions_perhaps_avoided),
         (0, 1),
@@ -293,7 +293,7 @@ fn a_pause_of_a_workload_ends_all_its_pods_and_starts_no_others() {
     past.runs[1].is_joined = true;
     past.runs[2].is_joined = true;
     let policy = policy_of(RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
-    let total = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total.numbers;
+    let total = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total;
     assert_eq!((total.jobs, total.cut), (1, 1));
     assert!(
         (total.freed - 2.5).abs() < 1e-9,
@@ -308,7 +308,7 @@ fn a_time_slice_interrupts_and_cuts_nothing() {
     let past = past_of(&[(1, 0, 0, 3 * HOUR, Fate::Ended)]);
     let mut queue = RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() };
     queue.nearest.action = Some(tenure_types::runai::v3alpha1::MaxDurationAction::Requeue);
-    let total = replay(&past, &SimulatedPolicy::default(), &policy_of(queue), COUNTING).total.numbers;
+    let total = replay(&past, &SimulatedPolicy::default(), &policy_of(queue), COUNTING).total;
     assert_eq!((total.cut, total.slices, total.freed), (0, 2, 0.0));
 }
 
@@ -320,15 +320,14 @@ fn a_queue_of_t9k_counts_from_the_submission() {
     policy.trees = PerFamily::default();
     policy.trees[Family::Tensorstack].put("a", queue);
     let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
-    assert_eq!((replayed.total.numbers.cut, replayed.losers[0].cut), (1, BEGIN + HOUR + HOUR / 2));
+    assert_eq!((replayed.total.cut, replayed.losers[0].cut_after_seconds), (1, HOUR / 2));
 }
 
 #[test]
 fn made_up_jobs_are_the_same_for_the_same_seed() {
-    let mix = Mix::Research;
-    let past = mix.past(1_000, 7);
-    assert_eq!(past.runs, mix.past(1_000, 7).runs);
-    assert_ne!(past.runs, mix.past(1_000, 8).runs);
+    let past = generate::past(1_000, 7);
+    assert_eq!(past.runs, generate::past(1_000, 7).runs);
+    assert_ne!(past.runs, generate::past(1_000, 8).runs);
     assert_eq!(past.runs.len(), 1_000);
     assert!(past.runs.iter().all(|run| run.submit <= run.start && run.start <= run.end));
 }

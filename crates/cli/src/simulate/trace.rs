@@ -16,99 +16,71 @@ mod times;
 use std::io::BufRead;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::past::Past;
+use super::past::{Past, Seconds};
 pub use broken::SkippedLines;
 pub use fields::Columns;
-use lines::{Line, Lines};
-use swf::SwfReader;
+use lines::Lines;
 use table::TableReader;
 
 /// How a trace is to be read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct TraceOptions {
-    /// The columns that `--columns` names.
-    pub columns: Columns,
-    /// The zone of times that name none.
+    /// The columns of a CSV file, or other columns of sacct: FIELD=COLUMN, of id, submit, start, end, gpus, cpus, queue,
+    /// user, priority and state
+    #[arg(long, value_name = "FIELD=COLUMN,...", requires = "trace")]
+    pub columns: Option<Columns>,
+
+    /// The zone of times in a trace that name none, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE", value_parser = zone, default_value = "UTC", requires = "trace")]
     pub zone: TimeZone,
-    /// The present. Runs may start or end at most a day later.
+
+    // the present: runs may start or end at most a day later
+    #[arg(skip = Timestamp::now())]
     pub now: Timestamp,
 }
 
-/// The format of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceFormat {
-    /// The output of Slurm's `sacct --parsable2`.
-    Sacct,
-    /// Standard Workload Format.
-    Swf,
-    /// CSV with a header.
-    Csv,
+/// Reads the name of a time zone.
+fn zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name).map_err(|_| "must be the name of a time zone, such as Europe/Berlin or UTC".into())
 }
 
-impl TraceFormat {
-    /// Returns the name of the format in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sacct => "sacct --parsable2",
-            Self::Swf => "Standard Workload Format",
-            Self::Csv => "CSV",
-        }
-    }
-}
+/// The formats: the output of Slurm's `sacct --parsable2`, Standard Workload Format, and CSV with a
+/// header.
+pub const SACCT: &str = "sacct --parsable2";
+pub const SWF: &str = "Standard Workload Format";
+pub const CSV: &str = "CSV";
 
 /// A trace that was read.
 #[derive(Debug)]
 pub struct Trace {
     pub past: Past,
-    pub format: TraceFormat,
+    pub format: &'static str,
     pub broken: SkippedLines,
-    /// The number of lines about steps, which are parts of jobs.
-    pub steps: u64,
-}
-
-/// A line that was read.
-enum JobLine {
-    Run,
-    /// A job that has never run.
-    NeverStarted,
-    /// A part of a job.
-    Step,
-    Comment,
 }
 
 /// The reason why a line can't be read, and the part of the line that is wrong.
 type BadField = (&'static str, String);
 
-/// The reader of a format.
-enum TraceReader {
-    Table(Box<TableReader>),
-    Swf(SwfReader),
-}
-
 /// The formats, for errors about files of none of them.
 const KNOWN: &str = "expected the output of sacct --parsable2 with its header, Standard Workload Format, or CSV with a header line and --columns submit=…,start=…,end=…,gpus=…,queue=…,user=…,priority=…,state=…";
 
-impl TraceReader {
-    fn format(&self) -> TraceFormat {
-        match self {
-            Self::Table(table) => table.format,
-            Self::Swf(_) => TraceFormat::Swf,
-        }
-    }
+/// The time by which a clock may be ahead, in seconds.
+const AHEAD: Seconds = 86_400;
 
-    /// Reads a line, and adds its run to the past.
-    fn take(
-        &mut self,
-        text: &str,
-        line: u64,
-        options: &TraceOptions,
-        past: &mut Past,
-    ) -> Result<JobLine, BadField> {
-        match self {
-            Self::Table(table) => table.take(text, line, options, past),
-            Self::Swf(swf) => swf.take(text, options, past),
+impl TraceOptions {
+    /// Refuses times of a run that no run can have: submission, start and end in seconds since 1970.
+    fn times(&self, [submit, start, end]: [Seconds; 3]) -> Result<[Seconds; 3], BadField> {
+        if end < start {
+            Err(("the run ends before it starts", format!("{start} to {end}")))
+        } else if start < submit {
+            Err(("the run starts before it is submitted", format!("{submit} to {start}")))
+        } else if end > self.now.as_second().saturating_add(AHEAD) {
+            Err(("the run is in the future", format!("{start} to {end}")))
+        } else {
+            Ok([submit, start, end])
         }
     }
 }
@@ -116,45 +88,37 @@ impl TraceReader {
 /// Reads a trace. Errors call it by `name`. Lines that can't be read are skipped and counted. A
 /// file with more such lines than others is refused.
 pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Result<Trace> {
-    let (mut lines, mut reader) = (Lines::new(source), None);
-    let (mut past, mut broken, mut steps) = (Past::default(), SkippedLines::default(), 0_u64);
-    loop {
-        let number = lines.number();
-        let text = match lines.next()? {
-            None => break,
-            Some(Line::Text(text)) if text.trim().is_empty() => continue,
-            Some(Line::Text(text)) => text,
-            Some(Line::Bad(reason)) if reader.is_some() => {
-                broken.add(number, reason, "");
+    let (mut lines, mut table, mut begin) = (Lines::new(source), None, None);
+    let (mut past, mut broken) = (Past::default(), SkippedLines::default());
+    while let Some((number, line)) = lines.next()? {
+        let is_first = table.is_none() && begin.is_none();
+        let read = match line {
+            Ok(text) if text.trim().is_empty() => continue,
+            Ok(text) if is_first && !swf::is_one(text) => {
+                let read = TableReader::of_header(text, options);
+                table = Some(read.map_err(|reason| anyhow!("{name}:{number}: {reason}: {KNOWN}"))?);
                 continue;
             }
-            Some(Line::Bad(reason)) => bail!("{name}:{number}: {reason}: {KNOWN}"),
+            Err(reason) if is_first => bail!("{name}:{number}: {reason}: {KNOWN}"),
+            Err(reason) => Err((reason, String::new())),
+            Ok(text) => match &mut table {
+                Some(table) => table.take(text, number, options, &mut past),
+                None => swf::take(begin.get_or_insert(0), text, options, &mut past),
+            },
         };
-        let reader = match &mut reader {
-            Some(reader) => reader,
-            None if swf::is_one(text) => reader.insert(TraceReader::Swf(SwfReader::default())),
-            None => {
-                let table = TableReader::of_header(text, options);
-                let table = table.map_err(|reason| anyhow!("{name}:{number}: {reason}: {KNOWN}"))?;
-                reader = Some(TraceReader::Table(Box::new(table)));
-                continue;
-            }
-        };
-        match reader.take(text, number, options, &mut past) {
-            Ok(JobLine::Run | JobLine::Comment) => {}
-            Ok(JobLine::NeverStarted) => past.never_started += 1,
-            Ok(JobLine::Step) => steps += 1,
-            Err((reason, value)) => broken.add(number, reason, &value),
+        if let Err((reason, value)) = read {
+            broken.add(number, reason, &value);
         }
     }
-    let reader = reader.with_context(|| format!("{name}: there is no line to read: {KNOWN}"))?;
+    let format = table.map(|table| if table.is_sacct { SACCT } else { CSV }).or(begin.map(|_| SWF));
+    let format = format.with_context(|| format!("{name}: there is no line to read: {KNOWN}"))?;
     let runs = u64::try_from(past.runs.len()).unwrap_or(u64::MAX);
     ensure!(
-        broken.total <= runs.saturating_add(past.never_started).saturating_add(steps),
+        broken.total <= runs.saturating_add(past.never_started).saturating_add(past.steps),
         "{name}: {} of its lines can't be read, more than can: {}: name the columns with --columns, or repair the file",
         broken.total,
-        broken.shown().join("; ")
+        broken.first.join("; ")
     );
     past.complete();
-    Ok(Trace { past, format: reader.format(), broken, steps })
+    Ok(Trace { past, format, broken })
 }

@@ -3,11 +3,15 @@
 //! Called by `forecast` and `ui`, which count them among the room that pods hold, and by `simulate`,
 //! which counts those of ended pods by the templates of their claims.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt::Debug,
+};
 
 use anyhow::Result;
 use futures::TryStreamExt;
 use kube::{Api, ResourceExt};
+use serde::de::DeserializeOwned;
 use tenure_types::{
     devices::{ClaimReference, DeviceClass, DeviceResources, ResourceClaim, ResourceClaimTemplate},
     room::PodWithRoom,
@@ -37,60 +41,40 @@ impl ClaimedDevices {
     /// An API server before Kubernetes 1.34 has none.
     pub async fn of_cluster(cluster: &ClusterReader, namespace: Option<&str>) -> Result<Self> {
         let mut devices = Self::default();
-        let read = async {
-            let mut classes = objects(Api::<DeviceClass>::all(cluster.client.clone()), None);
-            while let Some(page) = classes.try_next().await? {
-                for class in page {
-                    devices.resources.put(class);
-                }
-            }
-            Ok(())
-        };
-        let read = read.await;
-        devices.tolerate(read)?;
-        let read = async {
-            let mut claims = objects(cluster.api::<ResourceClaim>(namespace), None);
-            while let Some(page) = claims.try_next().await? {
-                for claim in &page {
-                    devices.put(claim);
-                }
-            }
-            Ok(())
-        };
-        let read = read.await;
-        devices.tolerate(read)?;
+        let classes: Vec<DeviceClass> = devices.list(Api::all(cluster.client.clone())).await?;
+        for class in classes {
+            devices.resources.put(class);
+        }
+        let claims: Vec<ResourceClaim> = devices.list(cluster.api(namespace)).await?;
+        for claim in &claims {
+            devices.put(claim);
+        }
         Ok(devices)
     }
 
     /// Reads the templates of claims, too.
     pub async fn with_templates(mut self, cluster: &ClusterReader, namespace: Option<&str>) -> Result<Self> {
-        let read = async {
-            let mut templates = objects(cluster.api::<ResourceClaimTemplate>(namespace), None);
-            while let Some(page) = templates.try_next().await? {
-                for template in page {
-                    let amounts = self.resources.amounts(&template.devices());
-                    self.templates.insert(name_of(&template), amounts);
-                }
-            }
-            Ok(())
-        };
-        let read = read.await;
-        self.tolerate(read)?;
+        let templates: Vec<ResourceClaimTemplate> = self.list(cluster.api(namespace)).await?;
+        let amounts = |of: &ResourceClaimTemplate| (name_of(of), self.resources.amounts(&of.devices()));
+        self.templates = templates.iter().map(amounts).collect();
         Ok(self)
     }
 
-    /// Goes on without devices if the API server has no claims. Without the right to list them, also
-    /// notes a warning.
-    fn tolerate(&mut self, read: kube::Result<()>) -> Result<()> {
-        match read {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+    /// Lists objects. Returns none if the API server doesn't have them, or, with a warning, without
+    /// the right to list them.
+    async fn list<K>(&mut self, api: Api<K>) -> Result<Vec<K>>
+    where
+        K: Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        match objects(api, None).try_concat().await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 let reason = &status.message;
                 let warning = format!("devices of Dynamic Resource Allocation don't count as GPUs: {reason}");
                 self.warning.get_or_insert(warning);
-                Ok(())
+                Ok(Vec::new())
             }
-            read => read.map_err(explain),
+            listed => listed.map_err(explain),
         }
     }
 

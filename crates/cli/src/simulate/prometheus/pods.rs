@@ -16,7 +16,7 @@ use super::{
         pods::PastReader,
     },
     LOOKBACK,
-    server::{PrometheusServer, Series, TimeRange, Window, whole},
+    server::{PrometheusServer, Series, whole},
 };
 use crate::list::view::ListView;
 
@@ -71,94 +71,6 @@ const OF_POD: &str = "uid, namespace, exported_namespace, pod, exported_pod";
 /// The labels of a Job's metrics.
 const OF_JOB: &str = "namespace, exported_namespace, job_name";
 
-/// A query, and the function that takes its series.
-type SeriesQuery = (fn(&Window) -> String, fn(&mut KnownPods, &Series));
-
-const FACTS: [SeriesQuery; 11] = [
-    (
-        |window| window.latest(OF_POD, "kube_pod_created", ""),
-        |known, series| {
-            let Some(pod) = known.pod(series) else { return };
-            own(series, "namespace").clone_into(&mut pod.namespace);
-            own(series, "pod").clone_into(&mut pod.name);
-            pod.created = time(series);
-        },
-    ),
-    (
-        |window| window.latest("uid", "kube_pod_status_scheduled_time", ""),
-        |known, series| known.set(series, |pod| pod.scheduled = time(series)),
-    ),
-    (
-        |window| window.latest("uid", "kube_pod_completion_time", ""),
-        |known, series| known.set(series, |pod| pod.completed = time(series)),
-    ),
-    (
-        |window| {
-            let phase = window.select("kube_pod_status_phase", r#"phase=~"Failed|Succeeded""#);
-            format!("min by (uid) (min_over_time(timestamp({phase} == 1)[{}s:1m]))", window.seconds)
-        },
-        |known, series| known.set(series, |pod| pod.final_at = pod.final_at.or(time(series))),
-    ),
-    (
-        |window| {
-            let last = format!("timestamp({})", window.select("kube_pod_created", ""));
-            format!("max by (uid) (max_over_time({last}[{}s:1m]) or {last})", window.seconds)
-        },
-        |known, series| known.set(series, |pod| pod.last = time(series)),
-    ),
-    (
-        |window| {
-            let by = "uid, container, exported_container, resource";
-            let requests = r#"resource=~"cpu|nvidia_com_gpu""#;
-            let latest = window.latest(by, "kube_pod_container_resource_requests", requests);
-            format!("sum by (uid, resource) ({latest})")
-        },
-        |known, series| {
-            let is_cpu = own(series, "resource") == "cpu";
-            known.set(series, |pod| {
-                *(if is_cpu { &mut pod.cpus } else { &mut pod.gpus }) =
-                    series.value.1.parse().unwrap_or_default();
-            });
-        },
-    ),
-    (
-        |window| window.latest("uid, owner_kind, owner_name", "kube_pod_owner", CONTROLLERS),
-        |known, series| known.set(series, |pod| pod.controller = Some(OwnerName::read(series, "owner_name"))),
-    ),
-    (
-        |window| {
-            let labels = QUEUE_LABELS.map(metric_label).join(", ");
-            window.latest(&format!("uid, {labels}"), "kube_pod_labels", "")
-        },
-        |known, series| {
-            known.set(series, |pod| {
-                for label in QUEUE_LABELS {
-                    let value = series.metric.get(&metric_label(label)).filter(|value| !value.is_empty());
-                    pod.labels.extend(value.map(|value| (label, value.clone())));
-                }
-            });
-        },
-    ),
-    (
-        |window| window.latest("uid", "kube_pod_info", r#"priority_class=~"system-.+""#),
-        |known, series| known.set(series, |pod| pod.priority = SYSTEM),
-    ),
-    (
-        |window| window.latest(&format!("{OF_JOB}, owner_kind, owner_name"), "kube_job_owner", CONTROLLERS),
-        |known, series| {
-            let owner = OwnerName::read(series, "owner_name");
-            known.controllers_of_jobs.insert(OwnerName::read(series, "job_name"), owner);
-        },
-    ),
-    (
-        |window| window.latest(OF_JOB, "kube_job_created", ""),
-        |known, series| {
-            let job = OwnerName::read(series, "job_name");
-            known.creations_of_jobs.entry(job).or_default().extend(time(series));
-        },
-    ),
-];
-
 /// Selects the owner that is a controller.
 const CONTROLLERS: &str = r#"owner_is_controller="true""#;
 
@@ -191,31 +103,70 @@ impl OwnerName {
 
 impl KnownPods {
     /// Asks for all facts in a range, and adds them.
-    pub async fn read(
-        &mut self,
-        server: &PrometheusServer,
-        TimeRange { since, until }: TimeRange,
-    ) -> Result<()> {
-        let window = server.window(until.saturating_sub(since));
-        for (expression, add) in FACTS {
-            for series in server.at(&expression(&window), until).await? {
-                add(self, &series);
-            }
+    pub async fn read(&mut self, server: &PrometheusServer, [since, until]: [Seconds; 2]) -> Result<()> {
+        let seconds = until.saturating_sub(since);
+        let ask = |expression: String| async move { server.at(&expression, until).await };
+        let latest_of = |by: &str, metric: &str, labels: &str| {
+            format!("max by ({by}) (max_over_time({}[{seconds}s]))", server.select(metric, labels))
+        };
+        let latest = |by: &str, metric: &str, labels: &str| ask(latest_of(by, metric, labels));
+        for series in latest(OF_POD, "kube_pod_created", "").await? {
+            let pod = self.pod(&series);
+            [pod.namespace, pod.name] = ["namespace", "pod"].map(|label| own(&series, label).to_owned());
+            pod.created = time(&series);
         }
+        for series in latest("uid", "kube_pod_status_scheduled_time", "").await? {
+            self.pod(&series).scheduled = time(&series);
+        }
+        for series in latest("uid", "kube_pod_completion_time", "").await? {
+            self.pod(&series).completed = time(&series);
+        }
+        let phase = server.select("kube_pod_status_phase", r#"phase=~"Failed|Succeeded""#);
+        let first = format!("min by (uid) (min_over_time(timestamp({phase} == 1)[{seconds}s:1m]))");
+        for series in ask(first).await? {
+            let pod = self.pod(&series);
+            pod.final_at = pod.final_at.or(time(&series));
+        }
+        let last = format!("timestamp({})", server.select("kube_pod_created", ""));
+        for series in ask(format!("max by (uid) (max_over_time({last}[{seconds}s:1m]) or {last})")).await? {
+            self.pod(&series).last = time(&series);
+        }
+        let by = "uid, container, exported_container, resource";
+        let of_each =
+            latest_of(by, "kube_pod_container_resource_requests", r#"resource=~"cpu|nvidia_com_gpu""#);
+        for series in ask(format!("sum by (uid, resource) ({of_each})")).await? {
+            let pod = self.pod(&series);
+            let amount = if own(&series, "resource") == "cpu" { &mut pod.cpus } else { &mut pod.gpus };
+            *amount = series.value.1.parse().unwrap_or_default();
+        }
+        for series in latest("uid, owner_kind, owner_name", "kube_pod_owner", CONTROLLERS).await? {
+            self.pod(&series).controller = Some(OwnerName::read(&series, "owner_name"));
+        }
+        let labels = QUEUE_LABELS.map(metric_label).join(", ");
+        for series in latest(&format!("uid, {labels}"), "kube_pod_labels", "").await? {
+            let values = QUEUE_LABELS.map(|label| (label, own(&series, &metric_label(label)).to_owned()));
+            self.pod(&series).labels.extend(values.into_iter().filter(|(_, value)| !value.is_empty()));
+        }
+        for series in latest("uid", "kube_pod_info", r#"priority_class=~"system-.+""#).await? {
+            self.pod(&series).priority = SYSTEM;
+        }
+        let by = format!("{OF_JOB}, owner_kind, owner_name");
+        for series in latest(&by, "kube_job_owner", CONTROLLERS).await? {
+            let [job, owner] = ["job_name", "owner_name"].map(|label| OwnerName::read(&series, label));
+            self.controllers_of_jobs.insert(job, owner);
+        }
+        for series in latest(OF_JOB, "kube_job_created", "").await? {
+            let job = OwnerName::read(&series, "job_name");
+            self.creations_of_jobs.entry(job).or_default().extend(time(&series));
+        }
+        // kube-state-metrics before 2.0 reports no uid
+        self.pods.remove("");
         Ok(())
     }
 
-    /// Returns the pod of a series, which is added if it is new. None: kube-state-metrics before
-    /// 2.0 reports no uid.
-    fn pod(&mut self, series: &Series) -> Option<&mut KnownPod> {
-        series.metric.get("uid").map(|uid| self.pods.entry(uid.clone()).or_default())
-    }
-
-    /// Changes the pod of a series.
-    fn set(&mut self, series: &Series, set: impl FnOnce(&mut KnownPod)) {
-        if let Some(pod) = self.pod(series) {
-            set(pod);
-        }
+    /// Returns the pod of a series, which is added if it is new.
+    fn pod(&mut self, series: &Series) -> &mut KnownPod {
+        self.pods.entry(own(series, "uid").to_owned()).or_default()
     }
 
     /// True if at least one pod was created and scheduled at known times.
@@ -234,7 +185,7 @@ impl KnownPods {
     pub fn into_past(
         self,
         namespace: Option<&str>,
-        TimeRange { since, until }: TimeRange,
+        [since, until]: [Seconds; 2],
         reader: &mut PastReader,
         view: &mut ListView,
     ) {
@@ -244,12 +195,13 @@ impl KnownPods {
             let created = pod.created?;
             let controller =
                 pod.controller.take().map(|owner| OwnerName { namespace: pod.namespace.clone(), ..owner });
-            let times = controller.as_ref().and_then(|job| creations_of_jobs.get(job));
-            let times = times.map_or(0, |of_job| of_job.range(..=created).count());
             let controller = controller.map(|owner| match controllers_of_jobs.get(&owner) {
                 // each Job of a CronJob is a workload of its own
                 Some(above) if above.kind != "CronJob" => (above.clone(), 0),
-                _ => (owner, times),
+                _ => {
+                    let times = creations_of_jobs.get(&owner).map_or(0, |of| of.range(..=created).count());
+                    (owner, times)
+                }
             });
             Some((controller, created, uid, pod))
         });
@@ -267,10 +219,7 @@ impl KnownPods {
             ended = ended.max(end.unwrap_or(Seconds::MAX));
             let above = controller.as_ref().map(|(owner, _)| owner);
             if let Some(object) = object(&uid, &pod, created, above, number, &view.snapshot.table) {
-                match PodRun::of(&object, None) {
-                    Some(run) => reader.push(&object, run, end.map(moment), [pod.gpus, pod.cpus], view),
-                    None => reader.add_pending(&object),
-                }
+                reader.push(&object, PodRun::of(&object, None), end.map(moment), [pod.gpus, pod.cpus], view);
             }
             before = controller;
         }

@@ -25,33 +25,6 @@ pub struct PrometheusServer {
     selector: String,
 }
 
-/// The range that an expression looks back on, and the series that it selects.
-pub struct Window<'s> {
-    /// The length of the range.
-    pub seconds: Seconds,
-    selector: &'s str,
-}
-
-impl Window<'_> {
-    /// Returns a selector of the series of a metric that have these labels.
-    pub fn select(&self, metric: &str, labels: &str) -> String {
-        let both = [labels, self.selector].into_iter().filter(|part| !part.is_empty());
-        format!("{metric}{{{}}}", both.collect::<Vec<_>>().join(","))
-    }
-
-    /// Returns an expression for the latest values of a metric in the range, grouped by labels.
-    pub fn latest(&self, by: &str, metric: &str, labels: &str) -> String {
-        format!("max by ({by}) (max_over_time({}[{}s]))", self.select(metric, labels), self.seconds)
-    }
-}
-
-/// A range of time: after `since`, up to `until`. In seconds since 1970.
-#[derive(Clone, Copy, Debug)]
-pub struct TimeRange {
-    pub since: Seconds,
-    pub until: Seconds,
-}
-
 /// A series with its last value, or with all its values in a range. A value is a time and a number
 /// as text.
 #[derive(Debug, Deserialize)]
@@ -118,9 +91,10 @@ impl PrometheusServer {
         Ok(Self { client, url, selector })
     }
 
-    /// Returns a window of this length for expressions.
-    pub fn window(&self, seconds: Seconds) -> Window<'_> {
-        Window { seconds, selector: &self.selector }
+    /// Returns a selector of the series of a metric that have these labels.
+    pub fn select(&self, metric: &str, labels: &str) -> String {
+        let both = [labels, &self.selector].into_iter().filter(|part| !part.is_empty());
+        format!("{metric}{{{}}}", both.collect::<Vec<_>>().join(","))
     }
 
     /// Returns the values of an expression at a time.
@@ -132,7 +106,7 @@ impl PrometheusServer {
     pub async fn over(
         &self,
         expression: &str,
-        TimeRange { since, until }: TimeRange,
+        [since, until]: [Seconds; 2],
         step: Seconds,
     ) -> Result<Vec<Series<Vec<(f64, String)>>>> {
         let [start, end, step] = [since, until, step].map(|seconds| seconds.to_string());

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct SkippedLines {
     pub total: u64,
     pub by_reason: BTreeMap<&'static str, u64>,
-    first: Vec<String>,
+    pub first: Vec<String>,
 }
 
 /// The number of lines that are kept.
@@ -21,19 +21,13 @@ const LONGEST: usize = 40;
 impl SkippedLines {
     /// Counts a line. `value` is the part of the line that is wrong. Empty: the reason is enough.
     pub fn add(&mut self, line: u64, reason: &'static str, value: &str) {
-        self.total = self.total.saturating_add(1);
-        let count = self.by_reason.entry(reason).or_default();
-        *count = count.saturating_add(1);
+        self.total += 1;
+        *self.by_reason.entry(reason).or_default() += 1;
         if self.first.len() < SHOWN {
             let cut: String = value.chars().take(LONGEST).collect();
             let dots = if cut.len() < value.len() { "…" } else { "" };
             let value = if value.is_empty() { String::new() } else { format!(": {cut:?}{dots}") };
             self.first.push(format!("line {line}: {reason}{value}"));
         }
-    }
-
-    /// Returns the first lines, with their reasons.
-    pub fn shown(&self) -> &[String] {
-        &self.first
     }
 }

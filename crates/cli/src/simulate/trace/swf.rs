@@ -4,22 +4,14 @@
 //! Called by `trace`. The format knows no GPUs and no preemption: runs have CPUs alone, and have
 //! ended.
 
-use super::{BadField, JobLine, TraceOptions, table::check};
-use crate::simulate::past::{Fate, Past, PastRun, Seconds};
+use super::{BadField, TraceOptions};
+use crate::simulate::past::{Past, PastRun, Seconds};
 
 /// The number of numbers in a line.
 const NUMBERS: usize = 18;
 
 /// The status of a job that was cancelled.
 const CANCELLED: i64 = 5;
-
-/// The state between the lines of a trace.
-#[derive(Default)]
-pub struct SwfReader {
-    /// The time at which the trace begins, in seconds since 1970. Times in lines are relative to
-    /// it.
-    begin: Seconds,
-}
 
 /// True for a line that such a trace may begin with.
 pub fn is_one(line: &str) -> bool {
@@ -28,67 +20,57 @@ pub fn is_one(line: &str) -> bool {
             && line.split_whitespace().all(|word| word.parse::<f64>().is_ok()))
 }
 
-impl SwfReader {
-    /// Reads a line, and adds its run to the past. A job that was cancelled before it ran has never
-    /// started.
-    pub fn take(&mut self, text: &str, options: &TraceOptions, past: &mut Past) -> Result<JobLine, BadField> {
-        if let Some(comment) = text.trim_start().strip_prefix(';') {
-            if let Some(begin) = comment.trim().strip_prefix("UnixStartTime:") {
-                self.begin = begin.trim().parse().ok().filter(|begin| *begin >= 0).unwrap_or(self.begin);
-            }
-            return Ok(JobLine::Comment);
-        }
-        let mut numbers = [0_i64; NUMBERS];
-        let mut words = text.split_whitespace();
-        for number in &mut numbers {
-            let word = words.next().ok_or(("the line has fewer than 18 numbers", String::new()))?;
-            // some traces have averages with decimals
-            let whole = word.split_once('.').map_or(word, |(whole, _)| whole);
-            *number = whole.parse().map_err(|_| ("a number can't be read", word.to_owned()))?;
-        }
-        if let Some(more) = words.next() {
-            return Err(("the line has more than 18 numbers", more.to_owned()));
-        }
-        let [job, submit, wait, ran, processors, _, _, asked, _, _, status, user, _, _, queue, partition, ..] =
-            numbers;
-        if submit < 0 {
-            return Err(("the time of submission is negative", submit.to_string()));
-        }
-        if ran < 0 && (status == CANCELLED || wait < 0) {
-            return Ok(JobLine::NeverStarted);
-        }
-        if wait < 0 || ran < 0 {
-            return Err(("a wait or a run is negative", format!("{wait} and {ran}")));
-        }
-        let sum = |from: Seconds, more: i64| {
-            from.checked_add(more).ok_or_else(|| ("a time is out of range", more.to_string()))
-        };
-        let submit = sum(self.begin, submit)?;
-        let start = sum(submit, wait)?;
-        let end = sum(start, ran)?;
-        check(submit, start, end, options)?;
-        let processors = if processors < 0 { asked.max(0) } else { processors };
-        let named = |kind: &str, number: i64| format!("{kind}-{number}");
-        let queue = if queue >= 0 { named("queue", queue) } else { named("partition", partition) };
-        let (queue, user) = (past.queue(&queue, None), past.user(&named("user", user)));
-        #[allow(clippy::cast_precision_loss, reason = "seven digits are enough for a number of processors")]
-        let cpus = processors as f32;
-        let id = job.to_string().into();
-        let (priority, own, fate, is_joined) = (0, None, Fate::Ended, false);
-        past.push(PastRun {
-            id,
-            submit,
-            start,
-            end,
-            gpus: 0.0,
-            cpus,
-            queue,
-            user,
-            priority,
-            own,
-            fate,
-            is_joined,
-        });
-        Ok(JobLine::Run)
+/// Reads a line, and adds its run to the past. A job that was cancelled before it ran has never
+/// started. Times are relative to `begin`, which a comment sets, in seconds since 1970.
+pub fn take(
+    begin: &mut Seconds,
+    text: &str,
+    options: &TraceOptions,
+    past: &mut Past,
+) -> Result<(), BadField> {
+    if let Some(comment) = text.trim_start().strip_prefix(';') {
+        let from = comment
+            .trim()
+            .strip_prefix("UnixStartTime:")
+            .and_then(|from| from.trim().parse::<Seconds>().ok());
+        *begin = from.filter(|from| *from >= 0).unwrap_or(*begin);
+        return Ok(());
     }
+    let mut numbers = [0_i64; NUMBERS];
+    let mut words = text.split_whitespace();
+    for number in &mut numbers {
+        let word = words.next().ok_or(("the line has fewer than 18 numbers", String::new()))?;
+        // some traces have averages with decimals
+        let whole = word.split_once('.').map_or(word, |(whole, _)| whole);
+        *number = whole.parse().map_err(|_| ("a number can't be read", word.to_owned()))?;
+    }
+    if let Some(more) = words.next() {
+        return Err(("the line has more than 18 numbers", more.to_owned()));
+    }
+    let [job, submit, wait, ran, processors, _, _, asked, _, _, status, user, _, _, queue, partition, ..] =
+        numbers;
+    if submit < 0 {
+        return Err(("the time of submission is negative", submit.to_string()));
+    }
+    if ran < 0 && (status == CANCELLED || wait < 0) {
+        past.never_started += 1;
+        return Ok(());
+    }
+    if wait < 0 || ran < 0 {
+        return Err(("a wait or a run is negative", format!("{wait} and {ran}")));
+    }
+    let sum = |from: Seconds, more: i64| {
+        from.checked_add(more).ok_or_else(|| ("a time is out of range", more.to_string()))
+    };
+    let submit = sum(*begin, submit)?;
+    let start = sum(submit, wait)?;
+    let [submit, start, end] = options.times([submit, start, sum(start, ran)?])?;
+    let processors = if processors < 0 { asked.max(0) } else { processors };
+    let queue = if queue >= 0 { format!("queue-{queue}") } else { format!("partition-{partition}") };
+    let (queue, user) = (past.queue(&queue, None), past.user(&format!("user-{user}")));
+    #[allow(clippy::cast_precision_loss, reason = "seven digits are enough for a number of processors")]
+    let cpus = processors as f32;
+    let id = job.to_string().into();
+    past.runs.push(PastRun { id, submit, start, end, cpus, queue, user, ..PastRun::default() });
+    Ok(())
 }

@@ -5,7 +5,7 @@ use crate::simulate::past::{Fate, PastRun, Unit};
 
 fn options(columns: &str) -> TraceOptions {
     TraceOptions {
-        columns: if columns.is_empty() { Columns::default() } else { columns.parse().unwrap() },
+        columns: (!columns.is_empty()).then(|| columns.parse().unwrap()),
         zone: TimeZone::UTC,
         now: "2026-02-01T00:00:00Z".parse().unwrap(),
     }
@@ -44,7 +44,7 @@ fn run(trace: &Trace, number: usize) -> PastRun {
 fn csv_is_read_by_its_headers_or_by_those_that_a_person_maps() {
     let trace = read_text(&format!("{CSV}{GOOD_CSV}")).unwrap();
     let (first, second) = (run(&trace, 0), run(&trace, 1));
-    assert_eq!((trace.format, trace.broken.total), (TraceFormat::Csv, 0));
+    assert_eq!((trace.format, trace.broken.total), (super::CSV, 0));
     assert_eq!((first.start - first.submit, first.end - first.start, first.gpus), (3_600, 7_200, 8.0));
     assert_eq!((second.fate, first.priority), (Fate::Preempted, 10));
     assert_eq!((trace.past.queue_name(&second), trace.past.user_name(&second)), ("b", "ben"));
@@ -59,7 +59,7 @@ fn csv_is_read_by_its_headers_or_by_those_that_a_person_maps() {
 fn sacct_is_read_with_its_gpus_and_without_its_steps() {
     let steps = "1.batch||||2026-01-01T01:00:00|2026-01-01T03:00:00|COMPLETED||cpu=8|8\n3|cy|gpu|2026-01-01T00:00:00|Unknown|Unknown|PENDING|1||0\n";
     let trace = read_text(&format!("{SACCT}{GOOD_SACCT}{steps}")).unwrap();
-    assert_eq!((trace.format, trace.steps, trace.past.never_started), (TraceFormat::Sacct, 1, 1));
+    assert_eq!((trace.format, trace.past.steps, trace.past.never_started), (super::SACCT, 1, 1));
     let (first, second) = (run(&trace, 0), run(&trace, 1));
     assert_eq!((first.gpus, first.cpus, second.gpus, second.fate), (2.0, 8.0, 4.0, Fate::Running));
     assert_eq!(second.end, first.end, "it goes on until the end of what is known");
@@ -73,7 +73,7 @@ fn standard_workload_format_counts_from_its_begin() {
     ))
     .unwrap();
     let first = run(&trace, 0);
-    assert_eq!((trace.format, first.submit, first.start), (TraceFormat::Swf, 1_735_689_600, 1_735_689_610));
+    assert_eq!((trace.format, first.submit, first.start), (super::SWF, 1_735_689_600, 1_735_689_610));
     assert_eq!((first.cpus, trace.past.queue_name(&first)), (16.0, "queue-2"));
     assert_eq!((trace.past.never_started, trace.past.unit()), (1, Unit::Core));
 }
@@ -309,7 +309,7 @@ fn skips(header: &str, good: &str, bad: &[BadLine]) -> usize {
             continue;
         }
         assert_eq!((trace.broken.total, trace.past.runs.len()), (1, 2), "{line}: {:?}", trace.broken);
-        let [shown] = trace.broken.shown() else { panic!("{line}: {:?}", trace.broken) };
+        let [shown] = &trace.broken.first[..] else { panic!("{line}: {:?}", trace.broken) };
         assert!(shown.starts_with("line 4: ") && shown.contains(reason), "{line}: {shown}");
         let counted: Vec<_> = trace.broken.by_reason.iter().collect();
         assert!(matches!(counted[..], [(of, 1)] if of.contains(reason)), "{line}: {counted:?}");
@@ -350,7 +350,7 @@ fn a_hundred_broken_traces_are_refused_or_skipped_with_line_and_reason_and_count
     assert_eq!((trace.past.runs.len(), trace.broken.total), (10, 5));
     assert_eq!(trace.broken.by_reason["the line is longer than 64 KiB"], 2);
     assert_eq!(trace.broken.by_reason["the line isn't UTF-8"], 2);
-    assert!(trace.broken.shown()[3].starts_with("line 13: the line is longer"), "{:?}", trace.broken);
+    assert!(trace.broken.first[3].starts_with("line 13: the line is longer"), "{:?}", trace.broken);
     assert!(tried >= 100, "{tried}");
 }
 
