@@ -217,12 +217,14 @@ impl QueueNumbers {
         let [head, ..] = runs else { return None };
         self.jobs += 1;
         self.waits.push(u32::try_from(head.start.saturating_sub(head.submit)).unwrap_or(u32::MAX));
-        let [old, new] = [before, after].map(|end| end.map_or(Seconds::MAX, |end| end.at));
+        let at = |end: Option<SetEnd>| end.map_or(Seconds::MAX, |end| end.at);
+        // a time slice comes back: it doesn't end the workload for good
+        let [old, new] = [before, after].map(|end| at(end.filter(|end| !end.is_requeued)));
         self.spared += u64::from(old < new);
         let used =
             |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
         self.used += runs.iter().map(|run| used(run, old)).sum::<f64>();
-        let after = after.filter(|_| new < old)?;
+        let after = after.filter(|end| end.at < at(before) || new < old)?;
         if after.is_requeued {
             let longest = runs.iter().map(|run| run.end.saturating_sub(run.start)).max().unwrap_or(0);
             let slice = after.at.saturating_sub(head.start).max(1);

@@ -313,6 +313,22 @@ fn a_time_slice_interrupts_and_cuts_nothing() {
 }
 
 #[test]
+fn a_time_slice_of_the_baseline_ends_nothing_for_good() {
+    let past = past_of(&[(1, 0, 0, 3 * HOUR, Fate::Ended)]);
+    let queue = RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() };
+    let mut sliced = queue.clone();
+    sliced.nearest.action = Some(tenure_types::runai::v3alpha1::MaxDurationAction::Requeue);
+    let [sliced, cut] = [sliced, RunaiQueue { ceiling: Some(length(2 * HOUR)), ..queue }].map(policy_of);
+    let total = replay(&past, &sliced, &cut, COUNTING).total;
+    assert_eq!((total.cut, total.spared, total.slices), (1, 0, 0));
+    assert_eq!((total.used, total.freed), (3.0, 1.0));
+    let total = replay(&past, &sliced, &SimulatedPolicy::default(), COUNTING).total;
+    assert_eq!((total.cut, total.spared, total.used), (0, 0, 3.0));
+    let total = replay(&past, &cut, &sliced, COUNTING).total;
+    assert_eq!((total.cut, total.spared, total.slices), (0, 1, 2));
+}
+
+#[test]
 fn a_queue_of_t9k_counts_from_the_submission() {
     let past = past_of(&[(1, 0, HOUR, HOUR, Fate::Ended)]);
     let mut policy = SimulatedPolicy::default();
