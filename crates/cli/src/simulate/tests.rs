@@ -340,6 +340,16 @@ fn a_queue_of_t9k_counts_from_the_submission() {
 }
 
 #[test]
+fn a_value_for_all_queues_is_also_for_queues_of_t9k_that_are_missing() {
+    let mut past = past_of(&[(1, 0, 0, 2 * HOUR, Fate::Ended)]);
+    past.runs[0].queue = past.queue("of-t9k", Some(Family::Tensorstack));
+    let none = SimulatedPolicy::default();
+    let policy = none.with(Overrides { ceiling: Some(length(HOUR)), ..Overrides::default() }, &past);
+    assert_eq!((none.unknown(&past), policy.unknown(&past)), (2, 0));
+    assert_eq!(replay(&past, &none, &policy, COUNTING).total.cut, 1);
+}
+
+#[test]
 fn made_up_jobs_are_the_same_for_the_same_seed() {
     let past = generate::past(1_000, 7);
     assert_eq!(past.runs, generate::past(1_000, 7).runs);
