@@ -144,9 +144,11 @@ impl SimulatedPolicy {
         LeafLimits { limits, place: QueuePlace::find(&self.trees[Family::Runai], name), floors: None }
     }
 
-    /// Returns the number of queues of the past that the policy doesn't have.
+    /// Returns the number of queues of the past that the policy doesn't have. Namespaces of pods in
+    /// no queue aren't among them.
     pub fn unknown(&self, past: &Past) -> usize {
-        past.queues.iter().filter(|queue| self.families(queue).next().is_none()).count()
+        let is_unknown = |of: &&PastQueue| is_queue(&of.name) && self.families(of).next().is_none();
+        past.queues.iter().filter(is_unknown).count()
     }
 }
 

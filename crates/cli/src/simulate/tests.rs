@@ -350,6 +350,15 @@ fn a_value_for_all_queues_is_also_for_queues_of_t9k_that_are_missing() {
 }
 
 #[test]
+fn the_namespace_of_pods_in_no_queue_is_no_unknown_queue() {
+    let mut past = Past::default();
+    for name in ["namespace/team", "", "a", "b"] {
+        past.queue(name, None);
+    }
+    assert_eq!(policy_of(RunaiQueue::default()).unknown(&past), 1);
+}
+
+#[test]
 fn made_up_jobs_are_the_same_for_the_same_seed() {
     let past = generate::past(1_000, 7);
     assert_eq!(past.runs, generate::past(1_000, 7).runs);
