@@ -148,8 +148,9 @@ impl PastReader {
         self.devices.warning.clone().filter(|_| self.has_claims)
     }
 
-    /// Returns the past, and the report about its source. Runs that go on end now. The queue of a
-    /// run is that whose ceiling ends it; for pods in no queue their namespace stands for it.
+    /// Returns the past, and the report about its source. Runs that go on end now, and so do those
+    /// of pods whose grace period ends later. The queue of a run is that whose ceiling ends it; for
+    /// pods in no queue their namespace stands for it.
     pub fn finish(
         self,
         kind: &'static str,
@@ -169,7 +170,7 @@ impl PastReader {
                 let own = standing.as_ref().and_then(|of| u32::try_from(of.own?.as_secs()).ok());
                 run.own = own.and_then(NonZeroU32::new);
                 run.start = standing.and_then(|of| of.clocks.started).map_or(run.start, Timestamp::as_second);
-                run.end = if run.fate == Fate::Running { now.as_second() } else { run.end }.max(run.start);
+                run.end = run.end.min(now.as_second()).max(run.start);
                 if number > 0 {
                     // a trace has one run of a name at a time
                     (run.id, run.is_joined) = (format!("{}#{number}", run.id).into(), true);

@@ -2,18 +2,21 @@
 
 use std::{io::Cursor, num::NonZeroU32};
 
-use jiff::{SignedDuration, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use proptest::{collection::vec, option, prelude::*};
+use serde_json::{from_value, json};
 use tenure_policy::{
+    config::Config,
     expiry::{Family, PerFamily},
     floor::Floors,
     queue::RunaiQueue,
 };
-use tenure_types::GoDuration;
+use tenure_types::{ExtendedDuration, GoDuration};
 
 use super::{
     generate,
     past::{Fate, Past, PastRun, Seconds, Unit},
+    pods::PastReader,
     policy::{Overrides, SimulatedPolicy},
     replay::{Replayed, ReportBounds, applied, replay},
     report::{amount, grouped},
@@ -21,7 +24,7 @@ use super::{
     schedule::{peak, schedule},
     trace::{self, TraceOptions},
 };
-use tenure_types::ExtendedDuration;
+use crate::{list::view::ListView, snapshot::Snapshot};
 
 const COUNTING: ReportBounds = ReportBounds {
     unit: Unit::Gpu,
@@ -166,7 +169,7 @@ proptest! {
         let options = TraceOptions {
             columns: None,
             zone: TimeZone::UTC,
-            now: jiff::Timestamp::from_second(BEGIN + 1_000_000_000).unwrap(),
+            now: Timestamp::from_second(BEGIN + 1_000_000_000).unwrap(),
         };
         if past.runs.is_empty() {
             return Ok(());
@@ -356,6 +359,28 @@ fn the_namespace_of_pods_in_no_queue_is_no_unknown_queue() {
         past.queue(name, None);
     }
     assert_eq!(policy_of(RunaiQueue::default()).unknown(&past), 1);
+}
+
+#[test]
+fn a_pod_that_terminates_has_run_until_now_at_most() {
+    let now: Timestamp = "2026-01-01T02:00:00Z".parse().unwrap();
+    let pod = json!({
+        "metadata": {
+            "name": "a", "namespace": "team", "uid": "u", "creationTimestamp": "2026-01-01T01:00:00Z",
+            "deletionTimestamp": "2026-01-01T02:50:00Z", "deletionGracePeriodSeconds": 3600,
+        },
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T01:00:00Z"}],
+        },
+    });
+    let mut view = ListView::new(Snapshot::new(&Config::default(), None, now));
+    let mut reader = PastReader::default();
+    reader.add(from_value(pod).unwrap(), &mut view);
+    let (past, source) = reader.finish("cluster,", "all namespaces".into(), &mut view, now);
+    let [run] = &past.runs[..] else { panic!("{past:?}") };
+    assert_eq!((run.end - run.start, run.fate, source.until), (HOUR, Fate::Ended, Some(now)));
 }
 
 #[test]
