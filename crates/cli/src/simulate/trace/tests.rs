@@ -67,6 +67,25 @@ fn sacct_is_read_with_its_gpus_and_without_its_steps() {
 }
 
 #[test]
+fn gpus_are_counted_in_all_forms_that_sacct_has() {
+    for (column, text, gpus) in [
+        ("AllocGRES", "gpu:2", 2.0),
+        ("AllocGRES", "gpu:a100:2,gpu:v100:1,nvme:9", 3.0),
+        ("AllocGRES", "nvme:9", 0.0),
+        ("AllocGRES", "", 0.0),
+        ("AllocTRES", "cpu=8,gres/gpu=3,gres/gpu:a100=2,gres/gpu:v100=1,gres/nvme=9", 3.0),
+        ("ReqTRES", "cpu=8,gres/gpu:a100=2,gres/gpu:v100=1", 3.0),
+        ("ReqTRES", "billing=8,cpu=8,mem=64G", 0.0),
+    ] {
+        let text = format!("JobID|Start|End|{column}\n1|2026-01-01T00:00:00|2026-01-01T01:00:00|{text}\n");
+        let trace = read_text(&text).unwrap();
+        assert_eq!((run(&trace, 0).gpus, trace.broken.total), (gpus, 0), "{text}");
+    }
+    let clock = "start,end,gpus\n1,2,1\n1,2,01:00:00\n";
+    assert_eq!(read_text(clock).unwrap().broken.total, 1, "a time of a clock is no list");
+}
+
+#[test]
 fn standard_workload_format_counts_from_its_begin() {
     let trace = read_text(&format!(
         "{SWF}; Computer: x\n{GOOD_SWF}3 70 -1 -1 8 -1 -1 8 3600 -1 5 4 1 -1 1 -1 -1 -1\n"

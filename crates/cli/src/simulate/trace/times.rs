@@ -27,27 +27,32 @@ pub fn time(text: &str, zone: &TimeZone) -> Result<Seconds, BadField> {
 const TIME: &str =
     "a time can't be read: expected 2026-01-02T03:04:05, with a zone or without, or seconds since 1970";
 
-/// Reads an amount: a number; or, of sacct's trackable resources, the number of GPUs. Empty: 0.
+/// Reads an amount: a number; or, of sacct's resources, the number of GPUs. Empty: 0.
 pub fn amount(text: &str) -> Result<f32, BadField> {
-    if text.is_empty() {
-        return Ok(0.0);
-    }
-    let number = if text.contains('=') { gpus(text) } else { text };
-    let reason = match number.parse::<f32>() {
-        Ok(amount) if amount.is_finite() && amount >= 0.0 => return Ok(amount),
-        Ok(_) => "an amount is negative, or no number",
-        Err(_) => "an amount can't be read: expected a number, or resources such as cpu=4,gres/gpu=2",
-    };
-    Err((reason, text.to_owned()))
+    let is_list = text.contains('=') || (text.contains(':') && text.starts_with(char::is_alphabetic));
+    let numbers = if is_list { gpus(text) } else { Vec::from_iter(Some(text).filter(|of| !of.is_empty())) };
+    let sum = numbers.iter().try_fold(0.0, |sum, number| match number.parse::<f32>() {
+        Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(sum + amount),
+        Ok(_) => Err("an amount is negative, or no number"),
+        Err(_) => Err("an amount can't be read: expected a number, or resources such as cpu=4,gres/gpu=2"),
+    });
+    sum.map_err(|reason| (reason, text.to_owned()))
 }
 
-/// Returns the number of GPUs in a text such as
-/// `billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G`. No GPUs: `0`.
-fn gpus(resources: &str) -> &str {
-    let all = || resources.split(',').filter_map(|part| part.split_once('='));
-    let whole = all().find(|(name, _)| *name == "gres/gpu");
-    let of_type = || all().find(|(name, _)| name.starts_with("gres/gpu:"));
-    whole.or_else(of_type).map_or("0", |(_, number)| number)
+/// Returns the numbers of GPUs, all together or of each type, in a text such as
+/// `billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G` of `AllocTRES`, or `gpu:a100:2` of
+/// `AllocGRES`. Empty: there are no GPUs.
+fn gpus(resources: &str) -> Vec<&str> {
+    let parts = resources.split(',').filter_map(|part| part.split_once('=').or(part.rsplit_once(':')));
+    let (mut whole, mut of_types) = (Vec::new(), Vec::new());
+    for (name, number) in parts {
+        match name.strip_prefix("gres/").unwrap_or(name) {
+            "gpu" => whole.push(number),
+            name if name.starts_with("gpu:") => of_types.push(number),
+            _ => {}
+        }
+    }
+    if whole.is_empty() { of_types } else { whole }
 }
 
 /// Reads a priority. Slurm's range is wider than that of Kubernetes: values beyond it are cut.
