@@ -38,7 +38,7 @@ use crate::{
     cluster::{ConnectArgs, url},
     floors::{duration, of_file},
     input,
-    print::{json, print, table, warn, yaml},
+    print::{json, print, printable, table, warn, yaml},
     snapshot::Snapshot,
 };
 use cluster::ClusterPast;
@@ -218,6 +218,10 @@ impl SimulateArgs {
         ensure!(
             self.sweep.is_none() || self.output != SimulateFormat::Svg,
             "--output: Invalid value: \"svg\": a sweep has no picture: give table, json, yaml or csv"
+        );
+        ensure!(
+            !self.schedule || !matches!(self.output, SimulateFormat::Csv | SimulateFormat::Svg),
+            "--schedule can't be used with --output csv or svg, which have no place for its estimate: give --output table, json or yaml"
         );
         let (past, mut source, cluster) = self.known(connect, &config).await?;
         let baseline = match (&*self.baseline, &cluster) {
@@ -399,7 +403,9 @@ impl SimulateArgs {
             let table = table(&headers, rows.iter().map(cells));
             let (caution, period) = (source.caution(), source.period());
             let jobs = plural(number(past.workloads().count()), "job");
-            let lines = source.lines(counting.unit.hours()).join("\n");
+            let missing = source.missing.iter().map(|of| format!("Missing: {of}"));
+            let lines = source.lines(counting.unit.hours()).into_iter().chain(missing);
+            let lines = lines.map(|line| printable(&line)).collect::<Vec<_>>().join("\n");
             format!("{caution}maxDuration over {period}, {jobs}:\n\n{table}\n{lines}\n")
         })
     }

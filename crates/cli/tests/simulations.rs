@@ -180,6 +180,12 @@ fn a_bad_command_line_says_what_would_be_right() {
         assert_eq!(code, 2, "{line}: {err}");
         assert!(err.contains(expected), "{line}: {err}");
     }
+    for format in ["csv", "svg"] {
+        let line = format!("simulate --trace jobs.txt --max-duration 2d --schedule -o {format}");
+        let (out, err, code) = run(&directory, &line);
+        assert_eq!((out.as_str(), code), ("", 1), "{err}");
+        assert!(err.contains("--schedule can't be used with --output csv or svg"), "{err}");
+    }
     let (_, err, code) = run(&directory, "simulate --trace jobs.txt");
     assert_eq!(code, 1);
     assert!(err.contains("nothing to try: give --max-duration"), "{err}");

@@ -56,6 +56,11 @@ async fn a_ceiling_is_tried_on_what_runs_and_the_keeper_then_ends_as_many() {
         (&json!("the queues of the cluster"), &NOTHING)
     );
 
+    let sweep = ["simulate", "--from-cluster", "--sweep", "maxDuration=1d"];
+    let said = in_namespace(world, name, &sweep).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("\nMissing: runs whose pods and Jobs were deleted: "), "{said:?}");
+
     // of all queues, also of those that pods don't name yet
     let all = await_cut(world, name, &["--max-duration", "1s"], 3).await;
     assert_eq!(all["eventsNow"], 2, "a pod in no queue has no ceiling: {all:#}");
