@@ -88,7 +88,7 @@ impl SimulatedPolicy {
     pub fn with(&self, overrides: Overrides, past: &Past) -> Self {
         let mut policy = self.clone();
         for queue in past.queues.iter().filter(|_| overrides != Overrides::default()) {
-            let family = self.families(queue).next().or(queue.family).unwrap_or(Family::Runai);
+            let family = self.family(queue);
             let tree = &mut policy.trees[family];
             let bound = tree.bind(&queue.name).map_or(&*queue.name, |id| tree.name(id)).to_owned();
             let known = tree.queue(&bound).map(|(_, known)| known.clone()).unwrap_or_default();
@@ -102,6 +102,11 @@ impl SimulatedPolicy {
             tree.put(&bound, queue);
         }
         policy
+    }
+
+    /// Returns the first family that has a queue of the past, or else the one that it is in.
+    pub fn family(&self, queue: &PastQueue) -> Family {
+        self.families(queue).next().or(queue.family).unwrap_or(Family::Runai)
     }
 
     /// Returns the families that have a queue of the past.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use tenure_policy::{
-    expiry::{Clocks, deadline},
+    expiry::{Clocks, Family, deadline},
     preemption::protected_until,
 };
 
@@ -80,6 +80,9 @@ pub struct QueueNumbers {
     pub preemptors_waited_hours: f64,
     pub wait_p50: Option<i64>,
     pub wait_p95: Option<i64>,
+    /// The family of the queue. None: these are the numbers of all queues.
+    #[serde(skip)]
+    pub family: Option<Family>,
     /// The numbers of the users who lose a workload.
     #[serde(skip)]
     pub users: HashSet<u32>,
@@ -125,9 +128,10 @@ pub fn replay(
     counting: ReportBounds,
 ) -> Replayed {
     let judges = [baseline, policy].map(|policy| policy.leaves(past));
-    let named = |name: &str| QueueNumbers { queue: name.to_owned(), ..QueueNumbers::default() };
-    let mut queues: Vec<_> = past.queues.iter().map(|queue| named(&queue.name)).collect();
-    let (mut total, mut losers) = (named("(all)"), Vec::new());
+    let named = |name: &str, family| QueueNumbers { queue: name.into(), family, ..QueueNumbers::default() };
+    let queues = past.queues.iter().map(|queue| named(&queue.name, Some(policy.family(queue))));
+    let mut queues: Vec<_> = queues.collect();
+    let (mut total, mut losers) = (named("(all)", None), Vec::new());
     for runs in past.workloads() {
         let [head, ..] = runs else { continue };
         let ends = judges.each_ref().map(|judge| judge.end(runs));

@@ -7,6 +7,7 @@
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tenure_policy::expiry::Family;
 use tenure_types::{ExtendedDuration, duration::for_people};
 
 use super::{
@@ -195,9 +196,9 @@ impl Loser {
 const STEP: i64 = 15 * 60;
 
 /// Returns a queue whose extensions would have been long enough for all workloads that were nearly
-/// finished. None: there are none, or the workloads are in no queue.
+/// finished. None: there are none, or the workloads are in no queue of the run.ai family.
 fn suggestion(of: &QueueNumbers, ceiling: Option<ExtendedDuration>) -> Option<Suggestion> {
-    if of.nearly_finished == 0 || of.queue.contains('/') {
+    if of.nearly_finished == 0 || of.queue.contains('/') || of.family == Some(Family::Tensorstack) {
         return None;
     }
     let step = of.lacking.saturating_add(STEP - 1) / STEP * STEP;

@@ -19,9 +19,10 @@ use super::{
     pods::PastReader,
     policy::{Overrides, SimulatedPolicy},
     replay::{Replayed, ReportBounds, applied, replay},
-    report::{amount, grouped},
+    report::{SimulationReport, amount, grouped},
     runs_csv,
     schedule::{peak, schedule},
+    source::SourceReport,
     trace::{self, TraceOptions},
 };
 use crate::{list::view::ListView, snapshot::Snapshot};
@@ -381,6 +382,20 @@ fn a_pod_that_terminates_has_run_until_now_at_most() {
     let (past, source) = reader.finish("cluster,", "all namespaces".into(), &mut view, now);
     let [run] = &past.runs[..] else { panic!("{past:?}") };
     assert_eq!((run.end - run.start, run.fate, source.until), (HOUR, Fate::Ended, Some(now)));
+}
+
+#[test]
+fn more_time_is_suggested_for_queues_of_the_run_ai_family_alone() {
+    let past = past_of(&[(1, 0, 0, HOUR + 60, Fate::Ended)]);
+    let suggested = |family: Family| {
+        let mut policy = SimulatedPolicy::default();
+        policy.trees[family].put("a", RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
+        let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
+        assert_eq!(replayed.total.nearly_finished, 1, "{family:?}");
+        let source = SourceReport::new("CSV", "jobs.csv".into(), &past);
+        SimulationReport::new(replayed, COUNTING, Default::default(), None, source).suggestions.len()
+    };
+    assert_eq!(Family::ALL.map(suggested), [1, 0]);
 }
 
 #[test]
