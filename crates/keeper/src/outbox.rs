@@ -51,7 +51,7 @@ struct RecentJournal {
     known: PausedObject,
     /// The metadata with the journal.
     metadata: Box<ObjectMeta>,
-    /// The times of the acts.
+    /// The times of the acts, each once, the earliest first.
     times: Vec<Timestamp>,
 }
 
@@ -87,7 +87,9 @@ impl EventOutbox {
         let owner = refer(&resource.api_version, &resource.kind, name, uid);
         let mut kept = self.0.lock();
         let OutboxState { by_uid, sweep_at, .. } = &mut *kept;
-        let times = acts.iter().map(JournalAct::at).collect();
+        let mut times: Vec<_> = acts.iter().map(JournalAct::at).collect();
+        times.sort_unstable();
+        times.dedup();
         let (known, metadata) = (known(&owner, metadata), Box::new(journal_on(metadata)));
         by_uid.insert(Uid::of(uid), RecentJournal { known, metadata, times });
         if by_uid.len() > *sweep_at && now != Timestamp::MIN {
@@ -148,10 +150,11 @@ impl EventOutbox {
             }
         }
         in_turns.sort_by_key(|(turn, ..)| *turn);
-        let missing = in_turns.into_iter().flat_map(|(_, journal, at)| {
-            journal.acts(at, now).map(|act| written.missing(&journal.known, &act, now)).collect::<Vec<_>>()
-        });
-        missing.filter(|events| !events.is_empty()).take(most).flatten().collect()
+        // an act without events counts as well: it has to be read to show that it has none
+        let due = in_turns.into_iter().take(most);
+        let acts =
+            due.flat_map(|(_, journal, at)| journal.acts(at, now).map(move |act| (&journal.known, act)));
+        acts.flat_map(|(known, act)| written.missing(known, &act, now)).collect()
     }
 
     /// Returns the events that may be missing on an object that is about to be deleted, for acts of
@@ -169,16 +172,13 @@ impl WrittenActs {
     }
 
     /// Returns the events of a recent act, and notes that they are written. Empty: they were noted
-    /// before, or the act is older than five minutes.
+    /// before, the act is older than five minutes, or it has no events.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
         if !self.lacks(known, act.at(), now) {
             return Vec::new();
         }
-        let events = events_of(act, known);
-        if !events.is_empty() {
-            self.note(uid_of(known), act.at(), now);
-        }
-        events
+        self.note(uid_of(known), act.at(), now);
+        events_of(act, known)
     }
 
     /// Notes an act of time `at` on an object. False: it was noted before.
@@ -359,6 +359,29 @@ mod tests {
         assert_eq!(owed(|namespace| namespace != "few"), 0);
         assert_eq!(owed(|_| true), 2 * 25, "each end, and the same in words");
         assert_eq!(owed(|_| true), 0, "once");
+    }
+
+    #[test]
+    fn an_act_without_events_is_read_once_and_holds_up_no_other_namespace() {
+        let (outbox, now) = (EventOutbox::default(), at("2026-01-01T00:01:00Z"));
+        let JournalAct::Paused { mut record, state } = paused("2026-01-01T00:00:10Z") else {
+            panic!("a pause")
+        };
+        record.reason = "unknown".into();
+        let unknown = JournalAct::Paused { record, state };
+        for number in 0..100 {
+            let metadata = bearing(&number.to_string(), std::slice::from_ref(&unknown));
+            outbox.apply(&resource(), &ObjectMeta { namespace: Some("many".into()), ..metadata }, now);
+        }
+        let metadata = bearing("a", &[paused("2026-01-01T00:00:10Z")]);
+        outbox.apply(&resource(), &ObjectMeta { namespace: Some("few".into()), ..metadata }, now);
+        assert_eq!(outbox.owed(now, 2, |_| true).len(), 2, "the end, and the same in words");
+        let read = || outbox.0.lock().written.all.len();
+        assert_eq!(read(), 2);
+        for _ in 0..60 {
+            assert!(outbox.owed(now, 2, |_| true).is_empty());
+        }
+        assert_eq!(read(), 101);
     }
 
     #[test]
