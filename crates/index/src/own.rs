@@ -139,7 +139,7 @@ pub struct OwnCeilings {
 struct IneffectiveNotes {
     /// Objects and values, the latest last.
     known: VecDeque<(Uid, u64)>,
-    /// The notes that are to be reported, the oldest first, and those that were put back last.
+    /// The notes that are to be reported, the oldest first. Notes that were put back come last.
     waiting: Vec<WaitingNote>,
     since: Option<Timestamp>,
     /// The number of notes that were reported within the window.

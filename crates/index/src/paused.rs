@@ -31,8 +31,8 @@ use crate::{
 use owner::EarlyReturn;
 pub use owner::{DueReturn, Paused, ReturnRank, RoomHolder};
 
-/// The number of owners that one call of `running_again` checks, besides those that were running
-/// again before.
+/// The number of further owners that one call of `running_again` checks. Each call also checks the
+/// owners that the last call found.
 const TURN: usize = 500;
 
 /// Owners that bear the record of a pause, by uid.
