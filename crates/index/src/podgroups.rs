@@ -32,7 +32,7 @@ use members::GroupMember;
 pub use members::{Membership, memberships};
 use stamps::{AT_ONCE, StampSchedule};
 pub use stamps::{PendingStamp, StampForm};
-pub use workloads::{Crew, GangId, GroupCrews, GroupFacts, GroupWorkload, PartId};
+pub use workloads::{Crew, GangId, GroupCrews, GroupFacts, GroupWorkload, PartId, floor_queue};
 
 /// The number of a group's pods that are compared with a new pod. Most groups have fewer subgroups.
 const FEW: usize = 8;

@@ -12,9 +12,8 @@ use tenure_policy::{
     queue_status::{longest_floor, protected_until},
     tree::QueueId,
 };
-use tenure_types::podgroup::PodGroupKind;
 
-use super::{CeilingIndex, tally::queue_of_group};
+use super::CeilingIndex;
 use crate::{Uid, deadlines::ManagedPod};
 
 /// A pod whose marks are to change.
@@ -58,11 +57,9 @@ impl CeilingIndex {
     fn floor_of(&self, uid: Uid, pod: &ManagedPod) -> Option<(QueueId, Timestamp)> {
         let (scheduled, gangs) = (pod.scheduled()?, &self.objects.gangs);
         let memberships = gangs.memberships(uid);
-        let group = gangs.workload(memberships).map(|(group, _)| group);
-        let named = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-        let named = named.or(pod.queues[Family::Runai].as_deref());
-        let queue = named.or_else(|| queue_of_group(self, group.as_ref()?))?;
-        let start = group.as_ref().map_or(Some(scheduled), |group| group.start)?;
+        let own = pod.queues[Family::Runai].as_deref();
+        let queue = gangs.floor_queue(memberships, own, Some(scheduled))?;
+        let start = gangs.workload(memberships).map_or(Some(scheduled), |(group, _)| group.start)?;
         Some((self.tree().bind(queue)?, start))
     }
 }
@@ -70,7 +67,7 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::{projection, runai::v3alpha1::QueueSpec};
+    use tenure_types::{podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::CeilingOptions;

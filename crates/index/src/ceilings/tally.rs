@@ -13,10 +13,9 @@ use tenure_policy::{
     runs::Runs,
     tree::{QueueId, QueueTree},
 };
-use tenure_types::podgroup::PodGroupKind;
 
 use super::{CeilingIndex, returns::NewestPods};
-use crate::{GroupWorkload, Uid, cluster::ClusterObjects, podgroups::GangId};
+use crate::{Uid, cluster::ClusterObjects, podgroups::GangId};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,46 +79,28 @@ pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> QueueRepo
     counting.tally()
 }
 
-/// Returns the queue of a group: the queue that a group of the run.ai family names, else that of
-/// the first pod which names one. Pods are in the order of their uids, so the result stays the same
-/// if pods name several queues.
-pub(super) fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
-    let own = group.queue.filter(|_| group.key.kind == PodGroupKind::Runai).map(ArcStr::as_str);
-    let mut pods = group.members.iter().filter_map(|uid| index.reader.deadlines.get(*uid));
-    own.or_else(|| pods.find_map(|pod| pod.queues[Family::Runai].as_deref()))
-}
-
 impl WorkloadTally<'_> {
     /// Counts the pods that take room by their workload, and finds the first end in each queue.
     fn pods(&mut self, index: &CeilingIndex) {
         let ClusterObjects { gangs, owners, .. } = &index.objects;
-        let mut queues_of_groups = HashMap::new();
         for (uid, pod) in index.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let memberships = gangs.memberships(uid);
-            let queue = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-            let queue = queue.or(pod.queues[Family::Runai].as_deref());
-            let queue = queue.and_then(|queue| self.tree.bind(queue));
-            if let (Some(queue), Some(end)) = (queue, pod.end()) {
+            let own = pod.queues[Family::Runai].as_deref();
+            let queue = gangs.floor_queue(memberships, own, pod.scheduled());
+            let Some(queue) = queue.and_then(|queue| self.tree.bind(queue)) else { continue };
+            if let Some(end) = pod.end() {
                 let expires = &mut self.counts.entry(queue).or_default().expires;
                 *expires = expires.iter().copied().chain([end]).min();
             }
             let Some(scheduled) = pod.scheduled() else { continue };
-            let of_group = gangs.workload(memberships).map(|(group, _)| {
-                let find = || queue_of_group(index, &group).and_then(|queue| self.tree.bind(queue));
-                (group.id(), *queues_of_groups.entry(group.id()).or_insert_with(find), group.start)
-            });
-            let (queue, start) = match of_group {
-                Some((_, queue, start)) => (queue, start),
-                None => (queue, Some(scheduled)),
-            };
-            let holder = match (owners.root(pod.controller), of_group) {
+            let group = gangs.workload(memberships).map(|(group, _)| group);
+            let holder = match (owners.root(pod.controller), &group) {
                 (Some(root), _) => RunningUnit::Owner(pod.namespace.clone(), root),
-                (None, Some((group, ..))) => RunningUnit::Group(group),
+                (None, Some(group)) => RunningUnit::Group(group.id()),
                 (None, None) => RunningUnit::Pod(uid),
             };
-            if let Some(queue) = queue {
-                self.runs((queue, holder), start, scheduled);
-            }
+            let start = group.map_or(Some(scheduled), |group| group.start);
+            self.runs((queue, holder), start, scheduled);
         }
     }
 

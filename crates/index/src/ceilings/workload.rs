@@ -7,7 +7,7 @@ use tenure_policy::{
     gang::{GangShape, PodProgress, progress},
     preemption::{QueuePlace, Workload},
 };
-use tenure_types::{podgroup::PodGroupKind, projection};
+use tenure_types::projection;
 
 use super::CeilingIndex;
 use crate::{Crew, GroupWorkload, PartId, Uid, podgroups::memberships};
@@ -30,9 +30,9 @@ impl CeilingIndex {
     pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> PodWorkload<'p> {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, &self.objects.interner.kinds, |text| text.into());
-        let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
-        let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-        let place = QueuePlace::find(self.tree(), of_group.or_else(own));
+        let own = self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
+        let scheduled = pod.scheduled_at().map(|at| at.0);
+        let place = QueuePlace::find(self.tree(), gangs.floor_queue(&memberships, own, scheduled));
         if let Some((group, of)) = gangs.workload(&memberships) {
             let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
             let GroupWorkload { start, shape, .. } = group;
@@ -43,7 +43,7 @@ impl CeilingIndex {
             return PodWorkload { whole, part, subgroup: group.number(of) };
         }
         let runs = progress(pod) == PodProgress::Running;
-        let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
+        let start = scheduled.filter(|_| runs);
         let shape = GangShape::alone();
         let whole = Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) };
         PodWorkload { whole, part: None, subgroup: 0 }
@@ -53,7 +53,7 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::runai::v3alpha1::QueueSpec;
+    use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::CeilingOptions;

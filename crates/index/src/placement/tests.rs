@@ -409,8 +409,13 @@ fn members_of_a_gang_in_different_queues_have_each_the_floor_of_its_own() {
     let world = with_two(&[of_two("a", &json!({})), of_two("b", &in_queue("other"))]);
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime));
     assert_eq!(world.asked(&["b"]), keep_of_group(&["b"]), "there is no floor to reclaim");
+}
+
+#[test]
+fn a_member_without_a_queue_has_no_floor_since_it_has_no_ceiling() {
     let world = with_two(&[of_two("a", &in_queue("")), of_two("b", &json!({}))]);
-    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime), "it names none");
+    assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]));
+    assert!(is_protected(&world.asked(&["b"]), Rule::PreemptMinRuntime), "it names its queue");
 }
 
 #[test]

@@ -5,10 +5,8 @@
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 
 use arcstr::ArcStr;
-use jiff::Timestamp;
 use tenure_policy::{
-    gang::{CountedPods, PodProgress},
-    pod_group::group_counts,
+    gang::CountedPods,
     preemption::{QueuePlace, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
@@ -18,8 +16,7 @@ use tenure_types::podgroup::PodGroupKind;
 use super::{PlacementIndex, PodRecord, PreemptiblePod};
 use crate::{
     Uid,
-    podgroups::{Crew, GangId, GroupCrews, GroupQueue, GroupWorkload, Membership, PartId},
-    times::Milliseconds,
+    podgroups::{Crew, GangId, GroupCrews, GroupQueue, GroupWorkload, Membership, PartId, floor_queue},
     uid::UidHasher,
 };
 
@@ -42,8 +39,6 @@ pub struct WorkloadCache<'q, 'i> {
     parts: ByAddress<(usize, PartId), Option<usize>>,
     /// The groups of pods, by their memberships, which pods share.
     of_memberships: ByAddress<*const Membership, ResolvedGroup<'i>>,
-    /// The queues of running pods that name none, by their group.
-    lent: ByAddress<GangId, Option<&'i str>>,
     /// The states of priority classes, by their interned names.
     classes: ByAddress<*const u8, ClassState>,
     /// The places of queues in the tree, by their interned names.
@@ -140,7 +135,6 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             crews: HashMap::default(),
             parts: HashMap::default(),
             of_memberships: HashMap::default(),
-            lent: HashMap::default(),
             classes: HashMap::default(),
             places: HashMap::default(),
         }
@@ -169,8 +163,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         let class = self.class(pod);
         let ResolvedGroup { of, queue } = self.named(pod);
         let in_group = of.map(|(_, group, subgroup)| GroupNumbers { group, part: None, subgroup });
-        let queue = pod.queue_with(queue).or_else(|| self.lent(pod));
-        let place = self.place(queue);
+        let place = self.place(floor_queue(queue, pod.queue.as_deref(), pod.scheduled));
         let itself = || SchedulingUnit::Itself(Workload::alone(place, pod.scheduled));
         PodWithWorkload {
             text: None,
@@ -207,16 +200,6 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         let named = ResolvedGroup { of, queue };
         self.of_memberships.insert(memberships.as_ptr(), named);
         named
-    }
-
-    /// Returns the queue of another member, for a pod that names none.
-    fn lent(&mut self, pod: &'i PodRecord) -> Option<&'i str> {
-        let (group, _) = self.index.objects.gangs.workload(pod.memberships())?;
-        let lent = || self.index.lent(pod, group);
-        if pod.progress == PodProgress::Waiting {
-            return lent();
-        }
-        *self.lent.entry(group.id()).or_insert_with(lent)
     }
 
     /// Adds the workload of a group in a queue. Returns the workload's number.
@@ -267,37 +250,9 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     }
 }
 
-impl PodRecord {
-    /// Returns the queue of a pod: the queue that its group names, if the group
-    /// [counts](group_counts), else the pod's own.
-    fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<&'i ArcStr>>) -> Option<&'i str> {
-        let own = self.queue.as_deref();
-        let counts = |made: Option<Milliseconds>| {
-            let scheduled = self.scheduled.map(Timestamp::as_millisecond);
-            own.is_none() || group_counts(made.map(Milliseconds::get), scheduled, || false)
-        };
-        of_group.filter(|(_, made)| counts(*made)).map(|(name, _)| name.as_str()).or(own)
-    }
-}
-
 impl PlacementIndex {
-    /// Returns the queue of a pod: as the pod and its group say, or as a member lends it.
+    /// Returns the queue of a pod, as [`floor_queue`] has it.
     pub(super) fn queue<'i>(&'i self, pod: &'i PodRecord) -> Option<&'i str> {
-        let gangs = &self.objects.gangs;
-        let lent = || self.lent(pod, gangs.workload(pod.memberships())?.0);
-        pod.queue_with(gangs.queue(pod.memberships(), PodGroupKind::Runai)).or_else(lent)
-    }
-
-    /// Returns the queue that a member of a group gets from the others: always that of the first
-    /// scheduled member that names one. A member that waits lends its queue only to others that
-    /// wait: users may create such pods at any time.
-    fn lent<'i>(&'i self, pod: &PodRecord, group: GroupWorkload<'i>) -> Option<&'i str> {
-        let waits = |of: &PodRecord| of.progress == PodProgress::Waiting;
-        let members = group.members.iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));
-        let lenders = members.filter_map(|(uid, of)| {
-            let order = (waits(of), of.scheduled.is_none(), of.scheduled, *uid);
-            Some((order, of.queue.as_deref()?)).filter(|_| waits(pod) || !waits(of))
-        });
-        lenders.min_by_key(|(order, _)| *order).map(|(_, queue)| queue)
+        self.objects.gangs.floor_queue(pod.memberships(), pod.queue.as_deref(), pod.scheduled)
     }
 }

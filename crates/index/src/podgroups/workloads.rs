@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::PerFamily,
     gang::{CountedPods, CrewMember, Crews, GangShape, Headcount},
+    pod_group::group_counts,
     ready::NotReady,
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -20,7 +21,7 @@ use super::{
     group::{GroupKey, GroupRecord},
     members::Membership,
 };
-use crate::{Uid, owners::Controller};
+use crate::{Uid, owners::Controller, times::Milliseconds};
 
 /// A `PodGroup` that exists, with the facts that its pods show.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,6 @@ pub struct GroupWorkload<'g> {
     pub start: Option<Timestamp>,
     /// The stamped start. None: there is no stamp that can be read.
     pub stamp: Option<Timestamp>,
-    /// The queue that the group names, in the family of its kind.
-    pub queue: Option<&'g ArcStr>,
     /// The number of pods that the group needs to run, in all and of each subgroup.
     pub shape: &'g GangShape,
     /// The pods that name the group, and are neither finished nor terminating, in the order of
@@ -159,6 +158,21 @@ impl GroupWorkload<'_> {
     }
 }
 
+/// Returns the queue by whose floor a pod is protected: the queue that its group names, if the
+/// group [counts](group_counts), else the pod's own. The queue of another member never counts: any
+/// tenant may add members, and no ceiling follows from their queues.
+pub fn floor_queue<'q>(
+    of_group: Option<GroupQueue<&'q ArcStr>>,
+    own: Option<&'q str>,
+    scheduled: Option<Timestamp>,
+) -> Option<&'q str> {
+    let scheduled = scheduled.map(Timestamp::as_millisecond);
+    let counts = |made: Option<Milliseconds>| {
+        own.is_none() || group_counts(made.map(Milliseconds::get), scheduled, || false)
+    };
+    of_group.filter(|(_, made)| counts(*made)).map(|(name, _)| name.as_str()).or(own)
+}
+
 impl Gangs {
     /// Returns the groups that a pod names. Empty: the pod names none, or isn't live.
     pub fn memberships(&self, uid: Uid) -> &[Membership] {
@@ -219,6 +233,17 @@ impl Gangs {
         Some((gang.queue()?, gang.made()))
     }
 
+    /// Returns the queue by whose floor a pod is protected, and in which the pod counts as
+    /// [`floor_queue`] has it. `own` is the queue that the pod names.
+    pub fn floor_queue<'q>(
+        &'q self,
+        memberships: &[Membership],
+        own: Option<&'q str>,
+        scheduled: Option<Timestamp>,
+    ) -> Option<&'q str> {
+        floor_queue(self.queue(memberships, PodGroupKind::Runai), own, scheduled)
+    }
+
     /// Returns the queue that a group of the run.ai family names.
     pub fn queue_of_group(&self, namespace: &str, name: &str) -> Option<&str> {
         let key = GroupKey { kind: PodGroupKind::Runai, namespace: namespace.into(), name: name.into() };
@@ -237,7 +262,6 @@ impl Gangs {
             key,
             start: gang.start,
             stamp: group.stamp,
-            queue: gang.queue(),
             shape: &group.shape,
             members: gang.members(),
             group,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use tenure_policy::expiry::Family;
-use tenure_types::podgroup::PodGroupKind;
 
 use super::{Pair, Result, millis, same};
 use crate::{
@@ -104,20 +103,14 @@ impl Pair {
             .gangs()
             .map(|of| {
                 let members = of.members.to_vec();
-                let said = (of.start, of.stamp, of.queue.map(ToString::to_string), members);
+                let said = (of.start, of.stamp, members);
                 ((of.key.kind, of.key.namespace.to_string(), of.key.name.to_string()), said)
             })
             .collect();
         let expected = model.groups.values().map(|group| {
             let gang = &model.gangs[&group.key()];
-            let named = model.queue_of_group(group.key());
-            let queue = match group.kind {
-                PodGroupKind::Runai => named.map(wire::runai_name),
-                PodGroupKind::Tensorstack => named.map(wire::tensorstack_name),
-                _ => None,
-            };
             let members = gang.members.iter().copied().map(wire::uid).collect();
-            let said = (gang.start.map(timestamp), naive::stamp_of(group).map(timestamp), queue, members);
+            let said = (gang.start.map(timestamp), naive::stamp_of(group).map(timestamp), members);
             ((group.kind, wire::namespace(group.namespace), wire::group_name(group.name)), said)
         });
         same("gangs", &given, &expected.collect())
@@ -152,7 +145,12 @@ impl Pair {
             &of_all,
             &model.config.wait.filter(|wait| !wait.off).map(wire::pods_ready),
         )?;
-        let given = index.tally(&wire::floors(&model.config), timestamp(model.now));
+        let (floors, now) = (wire::floors(&model.config), timestamp(model.now));
+        let marks = index.stale_marks(Some(&floors), now);
+        let given: BTreeMap<_, _> = marks.into_iter().map(|of| (of.uid, of.is_protected)).collect();
+        let marked = model.marked();
+        same("marks", &given, &marked.into_iter().map(|uid| (wire::uid(uid), true)).collect())?;
+        let given = index.tally(&floors, now);
         let given = Tally { reports: given.reports.into_iter().collect(), until: given.until.map(nanos) };
         let expected = model.tally();
         self.seen.note("protected", usize::from(expected.until.is_some()));

@@ -282,11 +282,6 @@ impl Naive {
         }
     }
 
-    /// The queue of the pods of a group, whether or not it is still there.
-    pub fn queue_of_group(&self, key: GroupKey) -> Option<u8> {
-        self.named_by(key)?.queue
-    }
-
     /// Returns the queue that the group of a running pod names.
     pub fn named_by(&self, key: GroupKey) -> Option<Named> {
         let fixed = self.runs.get(&key).and_then(|run| run.fixed);

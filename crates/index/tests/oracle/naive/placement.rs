@@ -43,23 +43,15 @@ impl Naive {
     }
 
     /// The queue by whose floor a pod is protected. Once it runs, nothing moves it that is made later: it is in that of
-    /// its group, if that was there, else in its own. One that has none is where the first is that runs with it.
-    fn queue(&self, pod: &PodObj) -> Option<u8> {
+    /// its group, if that was there, else in its own.
+    pub(super) fn queue(&self, pod: &PodObj) -> Option<u8> {
         let group = pod.keys().find(|key| key.0 == PodGroupKind::Runai);
         let named = group.and_then(|key| self.named_by(key));
         let is_late =
             |made: Option<i64>| made.zip(pod.scheduled()).is_some_and(|(made, at)| made * MILLI > at);
         let of_group =
             named.filter(|named| pod.runai.is_none() || !is_late(named.made)).and_then(|of| of.queue);
-        let members = self.workload(pod).map(|key| self.members(key)).unwrap_or_default();
-        let (running, waiting): (Vec<&PodObj>, Vec<&PodObj>) =
-            members.into_iter().filter(|pod| pod.runai.is_some()).partition(|pod| pod.is_active());
-        let first_running =
-            running.into_iter().min_by_key(|pod| (pod.scheduled().unwrap_or(Nanos::MAX), wire::uid(pod.uid)));
-        let first_waiting =
-            waiting.into_iter().filter(|_| !pod.is_active()).min_by_key(|pod| wire::uid(pod.uid));
-        let lent = first_running.or(first_waiting).and_then(|pod| pod.runai);
-        of_group.or(pod.runai).or(lent)
+        of_group.or(pod.runai)
     }
 
     /// Until when the floor of a pod's workload holds against a preemptor, if it does now.

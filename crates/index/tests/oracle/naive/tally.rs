@@ -1,6 +1,6 @@
 //! The status of queues.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tenure_policy::{
@@ -10,7 +10,6 @@ use tenure_policy::{
     runs::Runs,
     tree::QueueTree,
 };
-use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, capacity::Holder};
 use crate::{
@@ -45,7 +44,6 @@ impl Naive {
     }
 
     pub fn tally(&self) -> Tally {
-        let Tree(tree) = &self.tree;
         let mut tally = Tally::default();
         for name in self.runai.keys() {
             let children = self.runai.iter().filter(|(_, queue)| queue.parent == Some(*name));
@@ -54,31 +52,19 @@ impl Naive {
             let report = QueueReport { children, place: Some(self.place(*name)), ..QueueReport::default() };
             tally.reports.insert(wire::runai_name(*name), report);
         }
-        let floors = wire::floors(&self.config);
         // of each workload the ends of its floors, as far as it is within them, and when it and its pods started
         let mut runs: BTreeMap<(String, Holder), (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
         for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
             let group = pod.keys().find(|key| self.groups.contains_key(key));
-            let (queue, start) = match group {
-                None => (self.runai_of(pod), pod.scheduled()),
-                Some(key) => {
-                    let own = self.queue_of_group(key).filter(|_| key.0 == PodGroupKind::Runai);
-                    let named = || self.kept().filter(|pod| pod.is_member(key)).find_map(|pod| pod.runai);
-                    (own.or_else(named), self.gangs[&key].start)
-                }
-            };
-            let queue = queue.map(|queue| self.bind(Family::Runai, queue));
-            let name = queue.map(wire::runai_name).unwrap_or_default();
-            let floor = tree.find(&name).map(|id| longest_floor(&floors, tree, id)).unwrap_or_default();
-            let end = start.map(|start| start + Nanos::try_from(floor.as_nanos()).unwrap());
+            let name = self.queue_name(pod);
             let holder = match (self.root(pod.controller), group) {
                 (Some(root), _) => Holder::Owner(pod.namespace, root),
                 (None, Some(key)) => Holder::Group(key),
                 (None, None) => Holder::Pod(pod.uid),
             };
             let run = runs.entry((name, holder)).or_default();
-            run.0.extend(end.filter(|end| !floor.is_zero() && self.now < *end));
-            run.1.extend(start.into_iter().chain(pod.scheduled()));
+            run.0.extend(self.protected_until(pod));
+            run.1.extend(self.start(pod).into_iter().chain(pod.scheduled()));
         }
         let mut starts: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
         for ((name, _), (ends, started)) in runs {
@@ -98,6 +84,27 @@ impl Naive {
         tally
     }
 
+    /// When the workload of a pod started.
+    fn start(&self, pod: &PodObj) -> Option<Nanos> {
+        let group = pod.keys().find(|key| self.groups.contains_key(key));
+        group.map_or_else(|| pod.scheduled(), |key| self.gangs[&key].start)
+    }
+
+    /// The end of the longest floor of a pod, if it is within that.
+    fn protected_until(&self, pod: &PodObj) -> Option<Nanos> {
+        let tree = self.tree();
+        let queue = tree.find(&self.queue_name(pod))?;
+        let floor = longest_floor(&self.floors(), tree, queue);
+        let end =
+            self.start(pod).filter(|_| pod.scheduled.is_some())? + Nanos::try_from(floor.as_nanos()).unwrap();
+        Some(end).filter(|end| !floor.is_zero() && self.now < *end)
+    }
+
+    /// The pods that are to have marks for autoscalers.
+    pub fn marked(&self) -> BTreeSet<u32> {
+        self.kept().filter(|pod| self.protected_until(pod).is_some()).map(|pod| pod.uid).collect()
+    }
+
     /// All but those that say that a DaemonSet controls them.
     fn workload_pods(&self) -> impl Iterator<Item = &PodObj> {
         self.kept().filter(|pod| !matches!(pod.controller, Some((OwnerKind::DaemonSet, _))))
@@ -106,17 +113,16 @@ impl Naive {
     fn count_ends(&self, tally: &mut Tally) {
         for pod in self.workload_pods() {
             let Some(end) = self.dues[&pod.uid].expires else { continue };
-            let queue = self.runai_of(pod).map(|queue| wire::runai_name(self.bind(Family::Runai, queue)));
-            let queue = queue.unwrap_or_default();
-            if let Some(report) = tally.reports.get_mut(&queue) {
+            if let Some(report) = tally.reports.get_mut(&self.queue_name(pod)) {
                 report.next_expiry = report.next_expiry.into_iter().chain([timestamp(end * MILLI)]).min();
             }
         }
     }
 
-    fn runai_of(&self, pod: &PodObj) -> Option<u8> {
-        let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
-        group.and_then(|key| self.queue_of_group(key)).or(pod.runai)
+    /// The name of the queue in which a pod counts. Empty: none.
+    fn queue_name(&self, pod: &PodObj) -> String {
+        let queue = self.queue(pod).map(|queue| self.bind(Family::Runai, queue));
+        queue.map(wire::runai_name).unwrap_or_default()
     }
 
     fn count_paused(&self, tally: &mut Tally) {
