@@ -19,6 +19,10 @@ use tenure_types::{podgroup::PodGroupKind, projection, room::PodWithRoom, tensor
 /// The most bytes of the index for a pod. It was 340 before pods showed their ends and evidence.
 const GOAL: usize = 368;
 
+/// The most bytes of the index for a `PodGroup`, whatever its user writes.
+const GROUP_GOAL: usize = 34 << 10;
+
+const LARGE_GROUPS: usize = 10;
 const CONTROL_PODS: usize = 1_000;
 const QUEUES: usize = 500;
 const NAMESPACES: usize = 1_000;
@@ -66,6 +70,9 @@ fn main() {
         let groups = pods / size;
         println!("in PodGroups of {size:<8}{} bytes a pod, {groups} groups with theirs", grouped / pods);
     }
+    let per_group = held_by(large_groups) / LARGE_GROUPS;
+    println!("the largest PodGroups   {per_group} bytes a group (goal: at most {GROUP_GOAL})");
+    assert!(per_group <= GROUP_GOAL, "{per_group} bytes a group are more than the goal of {GROUP_GOAL}");
     let counted = held_by(|| in_ledger(pods));
     println!("in a ledger of usage    {} bytes a pod, where that is on", counted / pods);
     let control = held_by(|| (0..CONTROL_PODS).map(|number| decode(pod(number))).collect::<Vec<Pod>>());
@@ -104,6 +111,21 @@ fn in_groups(pods: usize, size: usize) -> CeilingIndex {
     }
     assert_eq!(index.gangs().filter(|gang| gang.start.is_some()).count(), pods / size);
     assert_eq!((index.new_stampings(Timestamp::MAX), index.next_expiry()), (vec![], None));
+    index
+}
+
+/// An index of groups with as many subgroups, of the longest names, as etcd takes.
+fn large_groups() -> CeilingIndex {
+    let mut index = CeilingIndex::new(CeilingOptions::default());
+    for group in 0..LARGE_GROUPS {
+        let subgroups: Vec<Value> =
+            (0..5_900).map(|number| json!({"name": format!("{group:0>126}-{number:0>126}")})).collect();
+        let group = json!({
+            "metadata": {"name": format!("g-{group}"), "namespace": "ns", "uid": group.to_string()},
+            "spec": {"queue": "queue", "subGroups": subgroups},
+        });
+        index.apply_group(PodGroupKind::Runai, &decode(group));
+    }
     index
 }
 

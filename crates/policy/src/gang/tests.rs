@@ -32,7 +32,7 @@ fn started(shape: &GangShape, pods: &[Pod]) -> Option<String> {
 
 /// A workload with this minimum of all pods, and these minimums of subgroups, if any.
 pub fn shape(minimum: u32, subgroups: &[u32]) -> GangShape {
-    let name = |number| format!("{number:03}");
+    let name = |number| format!("{number:04}");
     let roles =
         subgroups.iter().enumerate().map(|(number, min)| json!({"name": name(number), "minMember": min}));
     let spec = json!({"minMember": minimum, "roles": roles.collect::<Vec<_>>()});
@@ -135,6 +135,40 @@ fn a_subgroup_is_found_by_its_name_and_the_first_of_a_name_counts() {
     assert_eq!([Some("a"), Some("b"), Some("c"), None].map(|name| shape.number(name)), [0, 1, 2, 2]);
     assert_eq!([0, 1, 2].map(|number| shape.leaf_minimum(number)), [1, 2, 0]);
     assert_eq!(group(&json!({"subGroups": [{"name": "default"}]})).number(None), 0);
+}
+
+/// A group with this number of subgroups. Each has a name by its number, and a minimum of one pod.
+fn group_of(many: usize, name: impl Fn(usize) -> String) -> GangShape {
+    let subgroups: Vec<Value> = (0..many).map(|number| json!({"name": name(number)})).collect();
+    group(&json!({"subGroups": subgroups}))
+}
+
+#[test]
+fn of_more_subgroups_than_count_the_first_ones_have_their_minimums() {
+    let name = |number: usize| format!("{number:04}");
+    let (most, more) = (group_of(1_000, name), group_of(1_200, name));
+    assert_eq!(more, most);
+    for number in 0..1_200 {
+        assert_eq!(more.number(Some(&name(number))), number.min(1_000));
+    }
+    assert!(more.is_met(1_000, |_| 1) && !more.is_met(1_200, |leaf| u32::from(leaf > 0)));
+    // pods of the others are those that can go
+    assert!(!more.is_elastic(1_000, |_| 1) && more.is_elastic(1_001, |_| 1));
+}
+
+/// etcd takes objects of up to 1.5 MiB.
+#[test]
+fn the_subgroups_of_the_largest_group_take_at_most_32_kib_with_their_counts() {
+    let names: [fn(usize) -> String; 2] = [|number| format!("{number:0>253}"), |number| number.to_string()];
+    for name in names {
+        let many = (3 << 19) / json!({"name": name(0)}).to_string().len();
+        let shape = group_of(many, name);
+        let tree = shape.tree.as_ref().unwrap();
+        // the keeper counts the ready pods, and those that were ready
+        let counts = 2 * size_of_val(&*shape.counts(0, |_| 0).nodes);
+        let bytes = tree.bytes() + counts;
+        assert!(bytes <= 32 << 10, "{bytes} bytes of {many} subgroups");
+    }
 }
 
 #[test]

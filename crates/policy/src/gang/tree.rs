@@ -1,9 +1,14 @@
 //! The subgroups of a `PodGroup` and their parents, each with its minimum.
 //!
 //! `GangShape` and `GangCounts` use this module. Users write the subgroups: names that occur twice, parents
-//! that don't exist, and cycles are no errors.
+//! that don't exist, and cycles are no errors. The index keeps a tree for each group, so a tree keeps hashes
+//! of names in place of names.
 
-use std::{iter, sync::Arc};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    iter,
+    sync::Arc,
+};
 
 use tenure_types::projection::SubGroup;
 
@@ -11,13 +16,26 @@ use tenure_types::projection::SubGroup;
 /// children; and last the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubgroupTree {
-    /// The names of the subgroups that have pods, in order.
-    names: Arc<[Box<str>]>,
+    /// The names of the subgroups that have pods, in the order of the names.
+    names: Arc<[NameHash]>,
     pub nodes: Box<[SubgroupNode]>,
 }
 
+/// A hash of a subgroup's name, with a fixed key. A user who finds two names with the same hash
+/// confuses only the subgroups of their own group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameHash(u64);
+
+impl NameHash {
+    fn of(name: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
 /// A subgroup with pods, a parent of subgroups, or the whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubgroupNode {
     /// The minimum of the node's pods. For a parent: of its children that must meet their own
     /// minimums.
@@ -46,14 +64,14 @@ impl SubgroupTree {
             places.get_mut(*number)?.clone_from(&place);
         }
         let mut held: Vec<u32> = vec![0; root.saturating_add(1)];
-        let (mut nodes, mut names) = (Vec::with_capacity(held.len()), Vec::<Box<str>>::new());
+        let (mut nodes, mut names) = (Vec::with_capacity(held.len()), Vec::<NameHash>::new());
         for (place, number) in order.into_iter().enumerate() {
             let of = sorted.get(number)?;
             let parent = parents.get(number).copied().flatten().and_then(|parent| places.get(parent));
             let parent = parent.copied().unwrap_or(root);
             let minimum = match held.get(place) {
                 Some(0) | None => {
-                    names.push(of.name.as_str().into());
+                    names.push(NameHash::of(&of.name));
                     of.min_member.unwrap_or(1)
                 }
                 Some(held) => of.min_sub_group.unwrap_or(*held),
@@ -73,7 +91,17 @@ impl SubgroupTree {
     /// Returns the number of the subgroup with a name. The result is [`Self::leaves`] if no
     /// subgroup with pods has that name.
     pub fn find(&self, name: &str) -> usize {
-        self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
+        let name = NameHash::of(name);
+        self.names.iter().position(|of| *of == name).unwrap_or(self.names.len())
+    }
+
+    /// Returns the bytes of the tree. `Copy` types hold no others.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        fn flat<T: Copy>(all: &[T]) -> usize {
+            size_of_val(all)
+        }
+        flat(&self.names).saturating_add(flat(&self.nodes))
     }
 
     /// Returns a node and all nodes above it, from the bottom up, with their numbers.

@@ -60,7 +60,8 @@ impl PodField {
     }
 }
 
-/// The most subgroups that count: more than any workload has.
+/// The most subgroups that count: more than any workload has. With their counts, the index keeps at
+/// most 32 KiB of them.
 const MOST_SUBGROUPS: usize = 1_000;
 
 impl PodGroupKind {
@@ -119,7 +120,7 @@ impl PodGroupKind {
     }
 
     /// Reads the minimums of a group from its `spec`. A value that can't be read counts as absent,
-    /// and so does a subgroup whose name is too long. At most 1,000 subgroups are read.
+    /// and so does a subgroup whose name is too long. The first 1,000 subgroups are read.
     pub fn spec(self, spec: &Value) -> PodGroupSpec {
         let mut spec = (self.row().spec)(spec);
         let is_bounded =
