@@ -21,10 +21,11 @@ mod terminating;
 mod work;
 mod workload;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jiff::Timestamp;
 use tenure_policy::{
+    config::ConfiguredQueue,
     expiry::{Family, GraceOnChange, PerFamily, PolicyChange, Scope},
     extension::RequestedRun,
     floor::Floors,
@@ -77,6 +78,8 @@ pub struct CeilingOptions {
     /// The queue of each family that counts for workloads whose queue doesn't exist. None: no queue
     /// does.
     pub default_queues: PerFamily<Option<String>>,
+    /// The queues of each family that the configuration names. A missing one is logged.
+    pub configured_queues: PerFamily<BTreeSet<ConfiguredQueue>>,
 }
 
 /// The keeper's reading of pods: the pods in queues by the time at which their tasks are due, and
@@ -149,6 +152,7 @@ impl CeilingIndex {
             floors,
             longest_formation,
             default_queues,
+            mut configured_queues,
             ..
         } = settings;
         let ClusterObjects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
@@ -156,6 +160,7 @@ impl CeilingIndex {
         queues[Family::Runai].configure(floors);
         for family in Family::ALL {
             queues[family].set_default(default_queues[family].as_deref());
+            queues[family].set_configured(std::mem::take(&mut configured_queues[family]));
         }
         gangs.set_longest_formation(longest_formation);
         (self.reader.notice, self.reader.pods_ready) = (notice, pods_ready);

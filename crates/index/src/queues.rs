@@ -4,10 +4,13 @@
 //! fields that can't be read, stored around the webhook, still counts: such fields count as unset,
 //! and a warning is logged.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod configured;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tenure_policy::{
-    expiry::Family, field::FieldError, floor::Floors, limits::QueueLimits, queue::RunaiQueue, tree::QueueTree,
+    config::ConfiguredQueue, expiry::Family, field::FieldError, floor::Floors, limits::QueueLimits,
+    queue::RunaiQueue, tree::QueueTree,
 };
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
@@ -15,6 +18,8 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 use tracing::warn;
+
+use configured::ConfiguredQueues;
 
 /// The queues of a family. The queues of T9k are all at the top, and only those of the system
 /// namespace are added.
@@ -24,6 +29,7 @@ pub struct FamilyQueues {
     floors: Floors,
     /// The limits of the queues that were asked for since the tree last changed.
     limits: HashMap<String, QueueLimits>,
+    configured: ConfiguredQueues,
 }
 
 /// A queue, as one of the versions of an API has it: v3alpha1 and v2 of the run.ai family, and
@@ -73,6 +79,18 @@ impl FamilyQueues {
         self.tree.set_default(name);
     }
 
+    /// Sets the queues that the configuration names. Once all queues were listed, a missing one is
+    /// logged.
+    pub fn set_configured(&mut self, named: BTreeSet<ConfiguredQueue>) {
+        self.configured.set(named, &self.tree);
+    }
+
+    /// Returns the number of queues that the configuration names and that don't exist. Zero until
+    /// all queues were listed.
+    pub fn missing_configured(&self) -> usize {
+        self.configured.missing()
+    }
+
     /// Adds or updates a queue. Returns true if a decision may have changed: schedulers write the
     /// status all the time.
     pub fn apply(&mut self, name: &str, queue: &impl ReadQueue) -> bool {
@@ -89,6 +107,7 @@ impl FamilyQueues {
         let changed = self.tree.put(name, queue);
         if changed {
             self.limits.clear();
+            self.configured.compare(&self.tree);
         }
         changed
     }
@@ -96,13 +115,22 @@ impl FamilyQueues {
     /// Forgets a queue. Returns true if it was known.
     pub fn delete(&mut self, name: &str) -> bool {
         self.limits.clear();
-        self.tree.delete(name)
+        let was_known = self.tree.delete(name);
+        self.configured.compare(&self.tree);
+        was_known
     }
 
-    /// Forgets all queues but these. Returns true if any was forgotten.
+    /// Forgets all queues but these, and ends a list. Returns true if any was forgotten.
     pub fn retain(&mut self, names: &HashSet<String>) -> bool {
         self.limits.clear();
-        self.tree.retain(names)
+        let has_forgotten = self.tree.retain(names);
+        self.end_list();
+        has_forgotten
+    }
+
+    /// Ends a list of all queues.
+    pub fn end_list(&mut self) {
+        self.configured.end_list(&self.tree);
     }
 
     /// Returns the names of all queues but these.

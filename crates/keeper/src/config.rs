@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenure_index::{CeilingOptions, RetryAfter};
-use tenure_policy::{config::Config, expiry::Scope};
+use tenure_policy::{
+    config::Config,
+    expiry::{PerFamily, Scope},
+};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -48,6 +51,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Ceili
         kueue_queues: config.kueue.queues.clone(),
         retry_after,
         default_queues: config.default_queues.clone(),
+        configured_queues: PerFamily::new(|family| config.queues(family)),
     }
 }
 

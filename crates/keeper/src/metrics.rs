@@ -200,15 +200,19 @@ impl QueueCounters {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
+    use std::{
+        collections::{BTreeSet, HashSet},
+        sync::atomic::Ordering::Relaxed,
+    };
 
     use http::{Request, Response, header::DATE};
     use kube::{Client, client::Body};
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
-    use tenure_index::{CeilingOptions, UsageLedger};
+    use tenure_index::{CeilingOptions, RetryAfter, UsageLedger};
     use tenure_policy::{
-        expiry::Family,
+        config::Config,
+        expiry::{Family, Scope},
         queue_status::QueueReport,
         usage::{UsageResources, family_label},
     };
@@ -221,8 +225,7 @@ mod tests {
         EventResult, ExpiryResult, MessageResult, Metrics, MetricsSources, Registry, StampResult,
         StatusResult, WorkloadCounts, label,
     };
-    use crate::cluster::ClusterState;
-    use crate::ledger::UsageBook;
+    use crate::{cluster::ClusterState, config::settings, ledger::UsageBook};
 
     /// All series but for the buckets of histograms.
     fn series(registry: &Registry) -> Vec<String> {
@@ -348,6 +351,7 @@ mod tests {
         let metrics = Metrics::register(&mut Registry::default());
         register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
         let nothing = expected([
+            "configured_queues_missing 0.0",
             "leader 1.0",
             "paused_owners 0.0",
             "pending_writes 0.0",
@@ -384,6 +388,7 @@ mod tests {
         });
         metrics.in_flight.store(4, Relaxed);
         let all = expected([
+            "configured_queues_missing 0.0",
             "leader 1.0",
             "next_expiry_timestamp_seconds 1767222000.0",
             "paused_owners 1.0",
@@ -394,6 +399,24 @@ mod tests {
             "waiting_to_return 1.0",
         ]);
         assert_eq!(series(&registry), all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_the_configuration_names_is_missing_from_the_first_list_until_it_exists() {
+        let config = Config::parse("tenancy: {defaultQueue: {tensorstack: shared}}").unwrap();
+        let cluster = ClusterState::new(settings(&config, Scope::default(), RetryAfter::default()));
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let metrics = Metrics::register(&mut Registry::default());
+        register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
+        let is_missing =
+            || series(&registry).contains(&"tenure_keeper_configured_queues_missing 1.0".to_owned());
+        assert!(!is_missing(), "queues aren't listed yet");
+        cluster.with(|index| index.retain_queues(Family::Tensorstack, &HashSet::new()));
+        assert!(is_missing());
+        cluster.with(|index| index.apply_queue("shared", &v1beta1::QueueSpec::default()));
+        assert!(!is_missing());
+        cluster.with(|index| index.delete_queue(Family::Tensorstack, "shared"));
+        assert!(is_missing());
     }
 
     fn report(running: u32) -> QueueReport {

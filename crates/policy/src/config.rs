@@ -13,6 +13,7 @@ mod kai;
 mod keys;
 mod names;
 mod problem;
+mod queues;
 mod tree;
 mod written;
 
@@ -45,6 +46,7 @@ pub use kai::Kai;
 pub use keys::{METHOD, PREEMPT, RECLAIM};
 pub use names::nearest;
 pub use problem::{ConfigError, Problem};
+pub use queues::ConfiguredQueue;
 
 /// The configuration, read and checked. The default is the configuration of an empty file.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -358,6 +358,7 @@ mod tests {
         let freshness = Freshness::default();
         let _queues = freshness.watch("queues", true);
         registry.register_collector(Box::new(freshness));
+        registry.register_collector(Box::new(crate::KnownQueues::default()));
         encode(&mut text, &registry).unwrap();
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let names =

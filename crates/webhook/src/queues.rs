@@ -5,12 +5,18 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt,
     sync::Arc,
 };
 
 use parking_lot::RwLock;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::gauge::ConstGauge,
+};
 use tenure_index::{FamilyQueues, ReadQueue};
-use tenure_policy::queue_change::RunningWorkloads;
+use tenure_policy::{config::Config, expiry::Family, queue_change::RunningWorkloads};
 use tenure_service::watch::Store;
 use tenure_types::{projection::ObservedQueue, store::ObjectKey};
 
@@ -29,14 +35,31 @@ impl KnownQueues {
         f(&self.queues.read())
     }
 
-    /// Sets the queue that counts for workloads whose queue doesn't exist. None: no queue does.
-    pub fn set_default(&self, name: Option<&str>) {
-        self.queues.write().set_default(name);
+    /// Applies the values of the configuration that name queues.
+    pub fn configure(&self, config: &Config) {
+        let mut queues = self.queues.write();
+        queues.set_default(config.default_queues.runai.as_deref());
+        queues.set_configured(config.queues(Family::Runai));
     }
 
     /// Calls `f` with the running workloads, by the name of the queue.
     pub fn with_running<T>(&self, f: impl FnOnce(&HashMap<String, RunningWorkloads>) -> T) -> T {
         f(&self.running.read())
+    }
+}
+
+/// Shows the number of missing queues that the configuration names.
+impl Collector for KnownQueues {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let missing = self.with(FamilyQueues::missing_configured);
+        let gauge = ConstGauge::new(i64::try_from(missing).unwrap_or(i64::MAX));
+        let help = "Queues that the configuration names and that don't exist: such values have no effect";
+        gauge.encode(encoder.encode_descriptor(
+            "configured_queues_missing",
+            help,
+            None,
+            gauge.metric_type(),
+        )?)
     }
 }
 
@@ -62,5 +85,36 @@ impl<Q: ReadQueue + ObservedQueue> Store<Q> for KnownQueues {
     fn retain(&mut self, names: &HashSet<String>) {
         self.queues.write().retain(names);
         self.running.write().retain(|name, _| names.contains(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+    use serde_json::json;
+    use tenure_types::projection::RunaiQueueObject;
+
+    use super::*;
+
+    #[test]
+    fn a_bounded_queue_is_missing_from_the_first_list_until_it_exists() {
+        let mut queues = KnownQueues::default();
+        let config = "delegation: {bounds: [{queue: reserch, preemptMinRuntime: 2h}]}";
+        queues.configure(&Config::parse(config).unwrap());
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        registry.register_collector(Box::new(queues.clone()));
+        let is_missing = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text.contains("\ntenure_webhook_configured_queues_missing 1\n")
+        };
+        assert!(!is_missing(), "queues aren't listed yet");
+        Store::<RunaiQueueObject>::retain(&mut queues, &HashSet::new());
+        assert!(is_missing());
+        let queue = json!({"metadata": {"name": "reserch"}});
+        queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
+        assert!(!is_missing());
+        Store::<RunaiQueueObject>::delete(&mut queues, &"reserch".to_owned());
+        assert!(is_missing());
     }
 }

@@ -61,6 +61,7 @@ impl Args {
         let (manager, made) = certificates.open(clients, &self.tls, &ends, &readiness)?.unzip();
         let (metrics, kai) = (Metrics::register(registry), KaiWatch::new(registry));
         let sight = ClusterView { clock, readiness: readiness.clone(), ..ClusterView::default() };
+        registry.register_collector(Box::new(sight.queues.clone()));
         let handlers = Handlers::new(&self, &sight, &client, (&metrics, kai), config);
         let configured = handlers.clone();
         let configured = reload.follow(move |config| configured.configure(config));
@@ -148,7 +149,7 @@ impl Handlers {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
         self.sight.placement.change(|index| index.set_longest_formation(config.longest_formation));
-        self.sight.queues.set_default(config.default_queues.runai.as_deref());
+        self.sight.queues.configure(&config);
         self.kai.configure(config.floors.clone(), config.kai.clone());
         self.sight.config.set(config);
     }

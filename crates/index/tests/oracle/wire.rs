@@ -387,6 +387,7 @@ pub fn settings(of: &ConfigObj) -> CeilingOptions {
         kueue_queues: kueue::KueueQueues::default(),
         retry_after: RetryAfter::default(),
         default_queues: default_queues(of),
+        configured_queues: PerFamily::default(),
     }
 }
 

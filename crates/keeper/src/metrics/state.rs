@@ -11,7 +11,7 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
-use tenure_policy::queue_status::WorkloadCounts;
+use tenure_policy::{expiry::Family, queue_status::WorkloadCounts};
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use super::{Metrics, SOON};
@@ -51,6 +51,9 @@ impl Collector for MetricsSources {
         gauge("paused_owners", help, count(counts.staying_paused))?;
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
         gauge("terminating_past_end", help, count(counts.past_end))?;
+        let missing = |family| self.cluster.with(|index| index.queues(family).missing_configured());
+        let help = "Queues that the configuration names and that don't exist: such values have no effect";
+        gauge("configured_queues_missing", help, count(Family::ALL.into_iter().map(missing).sum()))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
         let help = "When the next pod expires, or the first waiting pod expired, in seconds since the epoch; absent if no pod expires";
         next.map_or(Ok(()), |next| {
