@@ -6,6 +6,7 @@
 //! is a dry run.
 
 mod certificate;
+mod config;
 mod keeper;
 mod queues;
 mod webhook;

@@ -67,6 +67,7 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
         ("certificate", "good until 20"),
         ("admission", "the API server asks the webhook"),
         ("queues", "every queue that a pod names exists"),
+        ("config", "every queue that the configuration names exists"),
         ("ceilings", "no pod runs"),
         ("refusals", "no return"),
     ] {

@@ -1,5 +1,5 @@
-//! Checks for queues that pods name and that don't exist, for workloads past their ceiling, and for
-//! refused returns.
+//! Checks for queues that pods or the configuration name and that don't exist, for workloads past
+//! their ceiling, and for refused returns.
 //!
 //! Called by `status`. Ends are computed by the keeper's own arithmetic. Owners of pods aren't
 //! read.
@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use tenure_policy::{config::Config, reason::EventReason};
 use tenure_types::projection::Event;
 
-use super::{Check, CheckFailure, CheckResult, Inspector, runs_dry};
+use super::{Check, CheckFailure, CheckResult, Inspector, config, runs_dry};
 use crate::{
     cluster::objects,
     list::{ended::BY_KEEPER, row::WorkloadRow, row::WorkloadState, view::ListView},
@@ -27,8 +27,8 @@ const OVERDUE: SignedDuration = SignedDuration::from_mins(1);
 const SHOWN: usize = 5;
 
 impl Inspector<'_> {
-    /// Checks the queues that pods name, and that no pod runs past its ceiling. An error: queues,
-    /// groups or pods can't be listed.
+    /// Checks the queues that pods and the configuration name, and that no pod runs past its
+    /// ceiling. An error: queues, groups or pods can't be listed.
     pub(super) async fn queues_and_pods(&self) -> Result<Vec<Check>, CheckFailure> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
         let now = cluster.clock.now();
@@ -53,6 +53,9 @@ impl Inspector<'_> {
             missing.entry(queue).or_default().insert(namespace.to_owned());
         }
         missing.retain(|queue, _| !view.snapshot.index.has_queue(queue));
+        let configs = self.configs().await;
+        let trees = view.snapshot.index.trees();
+        let configured = configs.and_then(|configs| config::queues_exist(&configs, trees));
         let rows = view.rows(now);
         let is_overdue = |row: &&WorkloadRow| {
             row.state == WorkloadState::Expired
@@ -62,7 +65,11 @@ impl Inspector<'_> {
         let overdue: Vec<String> = overdue.collect();
         let runs_dry = !overdue.is_empty() && runs_dry(cluster).await;
         let ceilings = past_ceiling(&overdue, runs_dry);
-        Ok(vec![Check::new("queues", named(&missing)), Check::new("ceilings", ceilings)])
+        Ok(vec![
+            Check::new("queues", named(&missing)),
+            Check::new("config", configured),
+            Check::new("ceilings", ceilings),
+        ])
     }
 
     /// Checks that no return of a workload was refused as far back as the API server keeps events,
@@ -114,7 +121,7 @@ fn past_ceiling(pods: &[String], runs_dry: bool) -> CheckResult {
 }
 
 /// Returns the first names, and the number of the others.
-fn few<'n>(names: impl IntoIterator<Item = &'n String, IntoIter: ExactSizeIterator>) -> String {
+pub(super) fn few<'n>(names: impl IntoIterator<Item = &'n String, IntoIter: ExactSizeIterator>) -> String {
     let names = names.into_iter();
     let more = names.len().saturating_sub(SHOWN);
     let shown = names.take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
