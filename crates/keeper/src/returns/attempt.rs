@@ -90,11 +90,15 @@ impl Requeuer {
         // a return that was changed since the index saw it counts by its own time
         let is_same = record.at == paused.at && back == paused.returns;
         let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
+        // an owner that is only checked has pods, whatever the time is by now
+        let at = at.filter(|_| lease.work.is_due);
         if at.is_none_or(|at| at > now) {
             return match pause::overtaken(object, &record) {
                 Some(patch) => self.take_record(namespace, owner, &patch, lease).await,
-                // the index has seen pods younger than the pause, but the owner is paused: the
-                // record is a tenant's, or these pods go soon
+                // the clock was set back, or the return was changed
+                None if lease.work.is_due => Ok(Attempt::NotNow),
+                // the index has seen pods of the second of the pause or younger, but the owner is
+                // paused: the record is a tenant's, or these pods go soon
                 None => Ok(Attempt::NotOurs),
             };
         }

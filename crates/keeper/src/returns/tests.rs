@@ -399,3 +399,68 @@ async fn at_the_end_returns_that_are_under_way_are_finished_and_no_other_begins(
     let state = server.0.lock();
     assert!(state.under_way.is_empty() && state.patched.len() < 20, "{:?}", state.patched);
 }
+
+/// The API server writes the creation of a pod in whole seconds: a pod of the second of a pause may be one of before, or
+/// show that another writer has resumed the Job.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_only_checked_delays_no_return_and_a_check_resumes_nothing() {
+    let server = Server::default();
+    let requeuer = requeuer(&server).await;
+    let cluster = &requeuer.handles.cluster;
+    server.add(cluster, &waiting("fine", "job".into(), "a", 7));
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "fine-job", "controller": true,
+    });
+    let pod = json!({
+        "metadata": {
+            "name": "pod", "namespace": "fine", "uid": "pod", "creationTimestamp": "2025-12-31T22:00:07Z",
+            "labels": {"scheduler.tensorstack.dev/queue": "a"}, "ownerReferences": [job],
+        },
+        "spec": {}, "status": {},
+    });
+    cluster.with(|index| index.apply_pod(&serde_json::from_value(pod).unwrap()));
+    let queue = WorkQueue::default();
+    let fill = |at: &str| {
+        let now: Timestamp = at.parse().unwrap();
+        let due = cluster.with(|index| index.due_returns(now));
+        queue.replace(due.into_iter().map(|owner| ReturningOwner::new(owner, now)));
+    };
+    let before = "2025-12-31T23:58:59Z";
+    fill(before);
+    requeuer.bring_back(queue.take().unwrap()).await;
+    fill(before);
+    assert!(queue.take().is_none(), "the next check is later");
+    let calls = || {
+        let state = server.0.lock();
+        (state.read.len(), state.patched.len())
+    };
+    assert_eq!(calls(), (1, 0), "by now its time has come, but it has a pod");
+    cluster.with(|index| index.delete_pod(Uid::of("pod")));
+    fill("2025-12-31T23:59:00Z");
+    requeuer.bring_back(queue.take().unwrap()).await;
+    assert_eq!(calls(), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_return_that_the_clock_shows_too_early_after_all_is_tried_again_soon() {
+    let server = Server::default();
+    let requeuer = requeuer(&server).await;
+    let cluster = &requeuer.handles.cluster;
+    server.add(cluster, &waiting("fine", "job".into(), "a", 7));
+    let metadata = {
+        let mut state = server.0.lock();
+        let (job, _) = state.jobs.get_mut("fine/jobs/job").unwrap();
+        // an hour ahead of the API server's clock
+        let later = json!({"count": 1, "requeueAt": "2026-01-01T01:00:00Z"});
+        job["metadata"]["annotations"]["tenure.dev/requeue-state"] = json!(later.to_string());
+        serde_json::from_value(job["metadata"].clone()).unwrap()
+    };
+    cluster.with(|index| index.apply_owner(SOURCE, &metadata));
+    let (queue, now) = (WorkQueue::default(), "2026-01-01T01:00:00Z".parse().unwrap());
+    let due = cluster.with(|index| index.due_returns(now));
+    queue.replace(due.into_iter().map(|owner| ReturningOwner::new(owner, now)));
+    requeuer.bring_back(queue.take().unwrap()).await;
+    assert!(server.0.lock().patched.is_empty());
+    tokio::time::advance(RETRY).await;
+    assert!(queue.take().is_some());
+}
