@@ -23,12 +23,13 @@ const PODS_PER_OWNER: usize = 3;
 fn main() {
     // `cargo test --bench` runs this too, to see that it works
     let measured = std::env::args().any(|argument| argument == "--bench");
-    let (pods, of_namespace, due, subgroups) =
-        if measured { (150_000, 20_000, 10_000, 40_000) } else { (3_000, 200, 100, 400) };
+    let (pods, of_namespace, due, subgroups, gang) =
+        if measured { (150_000, 20_000, 10_000, 40_000, 5_000) } else { (3_000, 200, 100, 400, 100) };
     let mut index = cluster(pods);
     pod_events(&mut index, pods);
     owner_events(&mut index, pods);
     subgroup_events(&mut index, subgroups);
+    gang_events(gang);
     siblings(of_namespace);
     returns(due, of_namespace);
 }
@@ -117,6 +118,32 @@ fn subgroup_events(index: &mut CeilingIndex, subgroups: usize) {
     println!("{subgroups} subgroups: an event of a pod      {longest:>10.1?} at most");
 }
 
+/// Pods of a gang that get ready one after the other, with a single question at the end. Compares a gang of a tenth of
+/// the size: an event should cost about the same.
+fn gang_events(pods: usize) {
+    let [small, large] = [pods / 10, pods].map(|pods| {
+        let mut index = CeilingIndex::new(CeilingOptions::default());
+        let group = json!({
+            "metadata": {"name": "gang", "namespace": "gang", "uid": "gang", "resourceVersion": "1"},
+            "spec": {"queue": "queue", "minMember": pods},
+        });
+        index.apply_group(PodGroupKind::Runai, &decode::<PodGroup>(group));
+        for number in 0..pods {
+            index.apply_pod(&decode(in_gang(number, false)));
+        }
+        black_box(index.next_due_after(Timestamp::MIN));
+        let changed: Vec<Pod> = (0..pods).map(|number| decode(in_gang(number, true))).collect();
+        let begun = Instant::now();
+        for pod in &changed {
+            index.apply_pod(pod);
+        }
+        black_box(index.next_due_after(Timestamp::MIN));
+        begun.elapsed() / u32::try_from(pods).unwrap_or(1)
+    });
+    let ratio = large.as_secs_f64() / small.as_secs_f64();
+    println!("a gang of {pods} pods: one that gets ready  {large:>10.1?}, {ratio:.1} times that of a tenth");
+}
+
 /// Owners in a namespace of many pods that all come back at once.
 fn returns(due: usize, pods: usize) {
     let mut index = CeilingIndex::new(CeilingOptions::default());
@@ -192,6 +219,13 @@ fn in_subgroup(number: usize, ready: bool) -> Value {
     pod["metadata"]["namespace"] = json!("huge");
     pod["metadata"]["annotations"] = json!({"pod-group-name": "huge"});
     pod["metadata"]["labels"]["kai.scheduler/subgroup-name"] = json!(format!("s{number}"));
+    pod
+}
+
+fn in_gang(number: usize, ready: bool) -> Value {
+    let mut pod = pod(number, ready);
+    pod["metadata"]["namespace"] = json!("gang");
+    pod["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
     pod
 }
 

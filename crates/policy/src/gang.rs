@@ -18,7 +18,7 @@ use tenure_types::{
     projection::{Pod, PodGroupSpec},
 };
 
-pub use counts::{GangCounts, Headcount};
+pub use counts::{AttainedCounts, GangCounts, Headcount};
 pub use crews::{CountedPods, CrewMember, Crews};
 use tree::SubgroupTree;
 

@@ -19,7 +19,7 @@ use tenure_types::{
 };
 
 use crate::{
-    gang::GangShape,
+    gang::{AttainedCounts, GangShape},
     requeue::{Backoff, positive},
 };
 
@@ -171,8 +171,8 @@ impl RunMemory {
     }
 
     /// Records the readiness of the run. `is_ready`: as many pods are ready as the workload needs.
-    /// `was_ready`: as many are or have been ready. `lacks_none`: all existing pods are ready,
-    /// which is enough if no pod is missed.
+    /// `was_ready`: as many are or have been ready. `lacks_none`: as many are ready as the existing
+    /// pods can be needed for, which is enough if no pod is missed.
     pub fn note(&mut self, is_ready: bool, was_ready: bool, lacks_none: impl FnOnce() -> bool) {
         self.was_ready |= is_ready || was_ready;
         if is_ready {
@@ -246,11 +246,10 @@ impl NotReady {
             counted
         };
         let all = count(|_| true);
-        let attained = shape.attained_by(&all);
-        let mut left = attained.counts(all.total(), |number| all.of_leaf(shape, number));
+        let mut left = AttainedCounts::new(shape, &all, &all);
         let too_few = onsets.into_iter().find(|(_, subgroup)| {
-            left.remove(&attained, *subgroup);
-            !left.are_enough(&attained)
+            left.remove(*subgroup);
+            !left.are_enough()
         });
         let was_ready = || count(|of| of != Readiness::NotYet).are_enough(shape);
         let (since, _) = too_few?;

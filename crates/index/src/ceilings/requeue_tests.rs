@@ -543,6 +543,33 @@ fn a_recovery_does_not_start_again_with_each_replaced_member() {
 }
 
 #[test]
+fn a_recovery_ends_whenever_all_pods_beside_those_that_succeeded_are_ready_though_none_asks() {
+    for spec in [
+        json!({"queue": "q", "minMember": 3}),
+        json!({"queue": "q", "subGroups": [{"name": "default", "minMember": 3}]}),
+    ] {
+        let mut index = index(json!({"waitForPodsReady": {"timeout": "30m", "recoveryTimeout": "10m"}}));
+        let group =
+            json!({"metadata": {"name": "group-of-job", "namespace": "ns", "uid": "group"}, "spec": spec});
+        index.apply_group(PodGroupKind::Runai, &serde_json::from_value::<PodGroup>(group).unwrap());
+        for uid in ["a", "b", "c"] {
+            index.apply_pod(&pod(uid, "job", Is::Ready));
+        }
+        let mut succeeded = pod("c", "job", Is::Ready);
+        succeeded.status.phase = Some("Succeeded".into());
+        index.apply_pod(&succeeded);
+        assert_eq!(due(&mut index), None, "all that are left are ready: {spec}");
+        for lost in [100, 200, 300] {
+            index.apply_pod(&pod("b", "job", Is::Lost(lost)));
+            assert_eq!(due(&mut index), Some(lost + 600), "{spec}");
+            index.apply_pod(&pod("b", "job", Is::Ready));
+        }
+        index.apply_pod(&pod("d", "job", Is::Scheduled(400)));
+        assert_eq!(due(&mut index), Some(600), "it was created at 0, and is needed from then on: {spec}");
+    }
+}
+
+#[test]
 fn readiness_is_remembered_for_a_run_and_no_longer() {
     let mut index = gang_in_time(&Value::Null);
     for uid in ["a", "b"] {

@@ -113,7 +113,11 @@ impl Gang {
         let number = |member: Option<&GroupMember>| u32::from(member.is_some_and(GroupMember::is_active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
         self.in_doubt &= number(old) == 0 || number(new) == 0;
-        if let Some(new) = new.filter(|new| new.is_active()) {
+        // a pod that has only got ready, or has lost that, shows no other start
+        let is_noted = |new: &GroupMember| {
+            old.is_some_and(|old| old.is_active() && old.created == new.created && old.shows_as(Some(new)))
+        };
+        if let Some(new) = new.filter(|new| new.is_active() && !is_noted(new)) {
             self.shown.note_active(new);
         }
         if let Some(keeper) = &mut self.keeper {
@@ -137,7 +141,7 @@ impl Gang {
                 keeper.readiness.replace(&group.shape, old, new);
             }
         }
-        self.remember(others, new);
+        self.remember();
     }
 
     /// Adds a pod to the members, or removes it, in the order of uids.
@@ -188,14 +192,10 @@ impl Gang {
         keeper.readiness.count_from(live(&self.members, members))
     }
 
-    /// Remembers if the run is ready, or was: pods may show that only once. `new` isn't among the
-    /// others yet.
-    fn remember(&mut self, others: &UidMap<Box<GroupMember>>, new: Option<&GroupMember>) {
+    /// Remembers if the run is ready, or was: pods may show that only once.
+    fn remember(&mut self) {
         if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
-            let shape = &group.shape;
-            let pods = || live(&self.members, others).chain(new).map(|pod| pod.live_pod(pod.number(shape)));
-            let lacks_none = || NotReady::of(shape, &pods().collect::<Vec<_>>(), None).is_none();
-            keeper.readiness.remember(shape, lacks_none);
+            keeper.readiness.remember(&group.shape);
         }
     }
 
@@ -224,7 +224,7 @@ impl Gang {
         if let Some(keeper) = &mut self.keeper {
             keeper.readiness.memory = RunMemory::default();
         }
-        self.remember(members, None);
+        self.remember();
         true
     }
 
@@ -247,7 +247,7 @@ impl Gang {
             if let Some(keeper) = &mut self.keeper {
                 keeper.readiness.count(&group.shape, live(&self.members, members));
             }
-            self.remember(members, None);
+            self.remember();
         }
     }
 

@@ -3,7 +3,7 @@
 //! any more.
 
 use tenure_policy::{
-    gang::{GangCounts, GangShape},
+    gang::{AttainedCounts, GangCounts, GangShape},
     ready::{NotReady, Readiness, RunMemory},
 };
 
@@ -13,10 +13,18 @@ use crate::times::{Milliseconds, in_time};
 /// A change of counts by one pod.
 type CountChange = fn(&mut GangCounts, &GangShape, usize);
 
+/// A change of counts towards attained minimums by one pod.
+type AttainedChange = fn(&mut AttainedCounts, usize);
+
 /// The counts of ready pods of a `PodGroup`, and the memory of its run.
 #[derive(Debug, Default)]
 pub struct RunReadiness {
+    /// All pods.
+    all: GangCounts,
     pub ready: GangCounts,
+    /// The ready pods, counted towards the minimums that all pods can meet. None: not asked for
+    /// since a pod has joined or left, which may change these minimums.
+    attained: Option<Box<AttainedCounts>>,
     /// Pods that are ready or were.
     known: GangCounts,
     /// The memory of the run: if it was ready, and the time since which it isn't.
@@ -32,7 +40,7 @@ impl RunReadiness {
     /// Counts all members again, by another shape.
     pub fn count<'m>(&mut self, shape: &GangShape, members: impl Iterator<Item = &'m GroupMember>) {
         let none = shape.counts(0, |_| 0);
-        (self.ready, self.known) = (none.clone(), none);
+        (self.all, self.ready, self.known, self.attained) = (none.clone(), none.clone(), none, None);
         for member in members {
             self.replace(shape, None, Some(member));
         }
@@ -40,22 +48,39 @@ impl RunReadiness {
 
     /// Counts `new` in place of `old`. None: the pod joins or leaves.
     pub fn replace(&mut self, shape: &GangShape, old: Option<&GroupMember>, new: Option<&GroupMember>) {
-        for (member, change) in [(old, GangCounts::remove as CountChange), (new, GangCounts::add)] {
-            let Some(member) = member else { continue };
-            let (readiness, number) = (member.readiness.get(), member.number(shape));
+        let [old, new] = [old, new].map(|member| member.map(|of| (of.number(shape), of.readiness.get())));
+        if old.map(|(number, _)| number) != new.map(|(number, _)| number) {
+            self.attained = None;
+        }
+        let remove = (GangCounts::remove as CountChange, AttainedCounts::remove as AttainedChange);
+        let add = (GangCounts::add as CountChange, AttainedCounts::add as AttainedChange);
+        for (member, (change, change_attained)) in [(old, remove), (new, add)] {
+            let Some((number, readiness)) = member else { continue };
+            change(&mut self.all, shape, number);
             if readiness != Readiness::NotYet {
                 change(&mut self.known, shape, number);
             }
             if readiness == Readiness::Ready {
                 change(&mut self.ready, shape, number);
+                if let Some(attained) = &mut self.attained {
+                    change_attained(attained, number);
+                }
             }
         }
     }
 
-    /// Remembers if the run is ready, or was. `lacks_none` returns true if the present pods lack no
-    /// ready pod.
-    pub fn remember(&mut self, shape: &GangShape, lacks_none: impl FnOnce() -> bool) {
-        self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape), lacks_none);
+    /// Remembers if the run is ready, or was. Tenants' pods may get ready and lose that at any rate,
+    /// so this goes by the counts, and looks at no pods.
+    pub fn remember(&mut self, shape: &GangShape) {
+        let Self { all, ready, known, attained, memory, .. } = self;
+        let lacks_none = || {
+            // most runs that lack ready pods have fewer than the minimum of all pods
+            ready.total() >= shape.minimum.min(all.total())
+                && attained
+                    .get_or_insert_with(|| Box::new(AttainedCounts::new(shape, all, ready)))
+                    .are_enough()
+        };
+        memory.note(ready.are_enough(shape), known.are_enough(shape), lacks_none);
     }
 
     /// Takes the creation of a pod that has joined or changed.

@@ -1,8 +1,8 @@
 //! The pods of a workload, counted towards its minimums.
 //!
-//! The index keeps the [`GangCounts`] of ready pods up to date with each change of a pod.
-//! `crate::preemption` reads a [`Headcount`] and computes the losses of a preemption. The count of
-//! a parent is always the number of its children that meet their minimums.
+//! The index keeps the [`GangCounts`] and [`AttainedCounts`] of ready pods up to date with each
+//! change of a pod. `crate::preemption` reads a [`Headcount`] and computes the losses of a
+//! preemption. The count of a parent is always the number of its children that meet their minimums.
 
 use std::collections::BTreeMap;
 
@@ -132,6 +132,38 @@ impl GangCounts {
             }
             less = 1;
         }
+    }
+}
+
+/// Some pods of a workload, counted towards the minimums that all its present pods can meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttainedCounts {
+    /// The workload's shape with the [attained](GangShape::attained_by) minimums.
+    shape: GangShape,
+    counts: GangCounts,
+}
+
+impl AttainedCounts {
+    /// Counts `some` of `all` present pods. Both were counted by `shape`.
+    pub fn new(shape: &GangShape, all: &GangCounts, some: &GangCounts) -> Self {
+        let attained = shape.attained_by(all);
+        let counts = attained.counts(some.total(), |number| some.of_leaf(shape, number));
+        Self { shape: attained, counts }
+    }
+
+    /// Counts one more pod of a subgroup. The pod is one of those that are present.
+    pub fn add(&mut self, number: usize) {
+        self.counts.add(&self.shape, number);
+    }
+
+    /// Counts one pod of a subgroup less. The pod stays present.
+    pub fn remove(&mut self, number: usize) {
+        self.counts.remove(&self.shape, number);
+    }
+
+    /// True if the pods meet the minimums.
+    pub fn are_enough(&self) -> bool {
+        self.counts.are_enough(&self.shape)
     }
 }
 

@@ -1,7 +1,10 @@
 //! A comparison with a second implementation that follows the text, over all small groups.
 
 use super::*;
-use crate::preemption::{QueuePlace, Workload, WorkloadVictims};
+use crate::{
+    preemption::{QueuePlace, Workload, WorkloadVictims},
+    ready::{LivePod, NotReady, Readiness},
+};
 
 /// A group of subgroups: the minimum of all pods; and of each subgroup, its name, its minimum, and its parent.
 struct Group {
@@ -129,6 +132,36 @@ fn what_pods_attain_is_met_by_them_and_no_less_than_what_is_taken_where_that_is_
             if all.are_enough(&shape) {
                 assert_eq!(attained, shape, "{pods:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn counts_of_ready_pods_say_whether_present_pods_lack_any_as_all_pods_together_do() {
+    for shape in groups().iter().step_by(7).map(Group::shape) {
+        for (pods, ready) in all_pods().flat_map(|pods| all_pods().map(move |ready| (pods, ready))) {
+            let numbers = |pods: [u32; 4]| (0..4).flat_map(move |leaf| (0..pods[leaf]).map(move |_| leaf));
+            let is_part = pods.iter().zip(ready).all(|(pods, ready)| ready <= *pods);
+            if !is_part || numbers(pods).count() == 0 {
+                continue;
+            }
+            let counts = |pods: [u32; 4]| shape.counts(pods.iter().sum(), |leaf| pods[leaf]);
+            let attained = AttainedCounts::new(&shape, &counts(pods), &counts(ready));
+            let live = (0..4).flat_map(|leaf| (0..pods[leaf]).map(move |number| (leaf, number)));
+            let live = live.map(|(subgroup, number)| LivePod {
+                subgroup,
+                created: Timestamp::UNIX_EPOCH,
+                scheduled: Some(Timestamp::UNIX_EPOCH),
+                readiness: if number < ready[subgroup] { Readiness::Ready } else { Readiness::NotYet },
+            });
+            let lacks = NotReady::of(&shape, &live.collect::<Vec<_>>(), None).is_some();
+            assert_eq!(attained.are_enough(), !lacks, "{shape:?} {pods:?} {ready:?}");
+            // pod by pod comes to the same
+            let mut counted = AttainedCounts::new(&shape, &counts(pods), &counts([0; 4]));
+            numbers(ready).for_each(|leaf| counted.add(leaf));
+            assert_eq!(counted, attained, "{shape:?} {pods:?} {ready:?}");
+            numbers(ready).for_each(|leaf| counted.remove(leaf));
+            assert_eq!(counted, AttainedCounts::new(&shape, &counts(pods), &counts([0; 4])));
         }
     }
 }
