@@ -27,6 +27,7 @@ mod queues;
 mod run;
 mod scheduler;
 mod sight;
+mod turns;
 mod uninstall;
 mod validate;
 

@@ -26,6 +26,7 @@ use tenure_types::keys::EVICTION_RESPONDER;
 use tracing::{debug, warn};
 
 use super::{Guard, subject::PodRemoval};
+use crate::turns::in_turns;
 
 /// The time between two lists of all Evictions. An Eviction may be held back for this much too
 /// long.
@@ -127,20 +128,12 @@ impl WaitingEviction {
         let pod = eviction.spec.target.pod?;
         Some(Self { namespace: namespace?, name: name?, version, pod, entry })
     }
-}
 
-/// Sorts Evictions so that namespaces take turns. Of a namespace, those come first that were written
-/// longest ago.
-fn in_turns(mut all: Vec<WaitingEviction>) -> Vec<WaitingEviction> {
-    let key = |of: &WaitingEviction| (of.namespace.clone(), of.entry.heartbeat_time);
-    all.sort_by_cached_key(key);
-    let mut turns = Vec::with_capacity(all.len());
-    for of_namespace in all.chunk_by(|one, other| one.namespace == other.namespace) {
-        turns.extend(0..of_namespace.len());
+    /// Returns the place in the [turns](in_turns): of a namespace, those come first that were written
+    /// longest ago.
+    fn place(&self) -> (&str, Option<Timestamp>) {
+        (&self.namespace, self.entry.heartbeat_time)
     }
-    let mut all: Vec<_> = turns.into_iter().zip(all).collect();
-    all.sort_by_key(|(turn, _)| *turn);
-    all.into_iter().map(|(_, eviction)| eviction).collect()
 }
 
 impl ResponderEntry {
@@ -222,7 +215,7 @@ impl EvictionResponder {
             all.extend(page.into_iter().filter_map(WaitingEviction::read));
         }
         let (mut has_failed, mut written) = (false, 0_usize);
-        for eviction in in_turns(all) {
+        for eviction in in_turns(all, WaitingEviction::place) {
             let error = match Box::pin(self.respond_to(client, &eviction)).await {
                 Ok(is_written) => {
                     written = written.saturating_add(is_written.into());
@@ -355,7 +348,10 @@ mod tests {
         };
         let mut all: Vec<_> = (0..100).map(|number| waiting("a", Some(number))).collect();
         all.extend([waiting("a", None), waiting("b", Some(900)), waiting("b", Some(800))]);
-        let turns = in_turns(all).into_iter().take(5).map(|of| (of.namespace, of.entry.heartbeat_time));
+        let turns = in_turns(all, WaitingEviction::place)
+            .into_iter()
+            .take(5)
+            .map(|of| (of.namespace, of.entry.heartbeat_time));
         let expected = [("a", None), ("b", Some(800)), ("a", Some(0)), ("b", Some(900)), ("a", Some(1))];
         assert!(turns.eq(expected.map(|(namespace, heartbeat)| (namespace.to_owned(), heartbeat.map(at)))));
     }

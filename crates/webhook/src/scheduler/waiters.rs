@@ -6,7 +6,10 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use jiff::Timestamp;
 
-/// The most waiters. Beyond that, the pods that would wait for longest are left to their scheduler.
+use crate::turns::in_turns;
+
+/// The most waiters. Beyond that, pods of the namespace that has most are left to their scheduler:
+/// those that would wait for longest.
 const MOST: usize = 10_000;
 
 /// A preemptor that was refused on all nodes: a pod that the index knows, with the facts from the
@@ -29,6 +32,14 @@ pub struct Waiter {
     pub failures: u32,
 }
 
+impl Waiter {
+    /// Returns the place in the [turns](in_turns): of a namespace, those with fewer failures come
+    /// first, and among them those of higher priority.
+    fn place(&self) -> (&str, (u32, Reverse<i32>)) {
+        (&self.namespace, (self.failures, Reverse(self.priority)))
+    }
+}
+
 /// All waiters.
 #[derive(Debug, Default)]
 pub struct Waiters {
@@ -39,15 +50,23 @@ pub struct Waiters {
 impl Waiters {
     /// Adds a waiter, or replaces that of the same pod.
     pub fn wait(&mut self, waiter: Waiter) {
-        if self.by_uid.len() >= MOST && !self.by_uid.contains_key(&waiter.uid) {
-            let Some(last) = self.by_uid.values().max_by_key(|waiter| waiter.until) else { return };
-            if last.until <= waiter.until {
-                return;
-            }
-            let last = last.uid.clone();
-            self.by_uid.remove(&last);
-        }
         self.by_uid.insert(waiter.uid.clone(), waiter);
+        if self.by_uid.len() > MOST {
+            self.drop_one();
+        }
+    }
+
+    /// Drops the waiter that would wait for longest, of the namespace that has most.
+    fn drop_one(&mut self) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for waiter in self.by_uid.values() {
+            let count = counts.entry(&waiter.namespace).or_default();
+            *count = count.saturating_add(1);
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(namespace, _)| namespace);
+        let of_most = self.by_uid.values().filter(|waiter| Some(waiter.namespace.as_str()) == most);
+        let last = of_most.max_by_key(|waiter| waiter.until).map(|waiter| waiter.uid.clone());
+        last.map(|uid| self.by_uid.remove(&uid));
     }
 
     /// Puts a waiter back, unless its scheduler has asked for its pod in the meantime.
@@ -55,20 +74,17 @@ impl Waiters {
         self.by_uid.entry(waiter.uid.clone()).or_insert(waiter);
     }
 
-    /// Takes all waiters that are due, a list for each scheduler. Waiters with fewer failures come
-    /// first, and among them those of higher priority: waking a pod also wakes all pods of no
-    /// higher priority, and a pod that couldn't be woken must not keep the others asleep.
+    /// Takes all waiters that are due, a list for each scheduler, in which namespaces take turns.
+    /// Within a namespace, and within a turn, waiters with fewer failures come first, and among them
+    /// those of higher priority: waking a pod also wakes all pods of no higher priority, and a pod
+    /// that couldn't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
         let due = self.by_uid.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();
         for waiter in due {
             by_scheduler.entry(waiter.scheduler.clone()).or_default().push(waiter);
         }
-        let mut all: Vec<Vec<Waiter>> = by_scheduler.into_values().collect();
-        for of_one in &mut all {
-            of_one.sort_by_key(|waiter| (waiter.failures, Reverse(waiter.priority)));
-        }
-        all
+        by_scheduler.into_values().map(|of_one| in_turns(of_one, Waiter::place)).collect()
     }
 }
 
@@ -142,6 +158,36 @@ mod tests {
         waiters.wait(waiter("soon", "s", 2, 5));
         assert_eq!(waiters.by_uid.len(), MOST);
         assert_eq!(due(&mut waiters, 5), [["soon", "0"]]);
+    }
+
+    fn of_namespace(namespace: &str, waiter: Waiter) -> Waiter {
+        Waiter { namespace: namespace.to_owned(), ..waiter }
+    }
+
+    #[test]
+    fn a_namespace_that_fills_all_places_gives_way_to_others_and_keeps_those_that_wait_for_least() {
+        let mut waiters = Waiters::default();
+        for number in 0..MOST {
+            waiters.wait(waiter(&number.to_string(), "s", 1, 10));
+        }
+        waiters.wait(of_namespace("other", waiter("of another", "s", 1, 99)));
+        waiters.wait(waiter("last", "s", 1, 98));
+        assert_eq!(waiters.by_uid.len(), MOST);
+        assert_eq!(due(&mut waiters, 10).concat().len(), MOST - 1);
+        assert_eq!(due(&mut waiters, 99), [["of another"]]);
+    }
+
+    #[test]
+    fn namespaces_take_turns_and_the_most_important_of_each_comes_first() {
+        let mut waiters = Waiters::default();
+        for (uid, priority) in [("a", 9), ("b", 8), ("c", 7)] {
+            waiters.wait(waiter(uid, "s", priority, 10));
+        }
+        for (uid, priority) in [("d", 1), ("e", 9)] {
+            waiters.wait(of_namespace("other", waiter(uid, "s", priority, 10)));
+        }
+        waiters.wait(Waiter { failures: 1, ..of_namespace("third", waiter("f", "s", 9, 10)) });
+        assert_eq!(due(&mut waiters, 10), [["a", "e", "f", "b", "d", "c"]]);
     }
 
     #[test]

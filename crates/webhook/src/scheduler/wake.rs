@@ -30,6 +30,10 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// The wait before a retry. By then, another pod's wake-up may have made it unnecessary.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
+/// The most pods of a scheduler that are tried one after the other. The others wait for the retry,
+/// and those that have come by then take their turns with them.
+const MOST_TRIES: usize = 20;
+
 /// Makes the scheduler try refused preemptors again: writes to their nominations when a floor ends.
 #[derive(Debug)]
 pub struct NominationNudger {
@@ -80,29 +84,37 @@ impl NominationNudger {
     }
 
     /// Wakes the pods of one scheduler in turn, until one pod is woken. That also wakes all pods of
-    /// no higher priority; the other pods wait on. After a failure, the remaining pods wait for a
-    /// retry.
+    /// no higher priority; the other pods wait on. After a failure, the remaining pods of the
+    /// namespace wait for a retry. So do all that remain after [`MOST_TRIES`].
     async fn wake_all(&self, client: &Client, due: Vec<Waiter>, now: Timestamp) {
         let waiting = due.len();
-        let mut due = due.into_iter();
-        while let Some(waiter) = due.next() {
+        let (mut due, mut again, mut woken) = (due.into_iter(), Vec::<Waiter>::new(), None);
+        for waiter in due.by_ref().take(MOST_TRIES) {
+            // all in `again` are of namespaces in which a call has failed
+            if again.iter().any(|other| other.namespace == waiter.namespace) {
+                again.push(waiter);
+                continue;
+            }
             let Waiter { namespace, name, priority, .. } = &waiter;
             // boxed because it is large, and would be part of every future around it
             match Box::pin(wake(client, &self.limit, &waiter)).await {
                 Ok(WakeResult::Yes) => {
                     info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
                     self.extender.metrics.woken();
-                    self.wait_on(due.filter(|other| other.priority > *priority), now);
-                    return;
+                    woken = Some(*priority);
+                    break;
                 }
                 Ok(WakeResult::NotNeeded) => debug!(%namespace, %name, "Doesn't wait any more"),
                 Err(error) => {
                     warn!(%namespace, %name, error = with_causes(&error), "Failed to wake a pod: trying again");
-                    self.wait_on(std::iter::once(failed(waiter)).chain(due), now);
-                    return;
+                    again.push(failed(waiter));
                 }
             }
         }
+        // a failed call may have left a nomination, which the retry takes back
+        let waits =
+            |other: &Waiter| other.failures > 0 || woken.is_none_or(|priority| other.priority > priority);
+        self.wait_on(again.into_iter().chain(due).filter(waits), now);
     }
 
     /// Puts waiters back, for a retry.

@@ -265,6 +265,59 @@ async fn one_that_cannot_be_woken_does_not_keep_the_others_asleep() {
 }
 
 #[tokio::test]
+async fn a_namespace_whose_pods_cannot_be_woken_keeps_no_other_asleep() {
+    let pods = [pod("high"), pod("high-2"), pod("other")];
+    let server = Server::new(pods, |number, _| if number == 1 { Fate::Refused(403) } else { Fate::Done });
+    let other = Waiter { namespace: "other".to_owned(), ..waiter("other", 1) };
+    let waker = waker([waiter("high", 3), waiter("high-2", 3), other]);
+    waker.wake_due(&server.client(), at(1)).await;
+    let asked = server.asked();
+    assert!(asked[0].starts_with("GET high") && asked[1].starts_with("\"n\" high"), "{asked:?}");
+    assert_eq!(asked[2..], ["GET other", "\"n\" other", "null other"]);
+    assert_eq!(waker.extender.waiters.lock().by_uid.len(), 2, "they are more important, and wait on");
+}
+
+#[tokio::test]
+async fn many_pods_that_need_not_be_woken_do_not_hold_up_one_that_comes_later() {
+    let bound = |number: usize| {
+        let mut bound = pod(&format!("bound-{number}"));
+        bound["spec"]["nodeName"] = json!("n");
+        bound
+    };
+    let many = || 0..MOST_TRIES * 3;
+    let server = Server::new(many().map(bound).chain([pod("other")]), DONE);
+    let waker = waker(many().map(|number| waiter(&format!("bound-{number}"), 9)));
+    waker.wake_due(&server.client(), at(1)).await;
+    assert_eq!(server.asked().len(), MOST_TRIES);
+    let shown = serde_json::from_value(pod("other")).unwrap();
+    waker.extender.sight.placement.change(|index| index.apply_pod(shown));
+    let other = Waiter { namespace: "other".to_owned(), ..waiter("other", 9) };
+    waker.extender.waiters.lock().wait(other);
+    waker.wake_due(&server.client(), at(6)).await;
+    assert_eq!(server.asked()[MOST_TRIES + 1..], ["GET other", "\"n\" other", "null other"]);
+}
+
+#[tokio::test]
+async fn a_nomination_that_a_failure_may_have_left_is_taken_back_though_another_pod_was_woken() {
+    let server = Server::new(
+        [pod("p"), pod("q")],
+        |number, _| {
+            if number == 1 { Fate::DoneAndLost } else { Fate::Done }
+        },
+    );
+    let other = Waiter { namespace: "other".to_owned(), ..waiter("q", 1) };
+    let waker = waker([waiter("p", 2), other]);
+    waker.wake_due(&server.client(), at(1)).await;
+    assert_eq!((server.nominated("p"), server.asked().len()), (json!("n"), 5));
+    // it is as important as the one that waits for the retry
+    waker.extender.waiters.lock().wait(Waiter { until: at(6), ..waiter("q", 2) });
+    waker.wake_due(&server.client(), at(6)).await;
+    assert_eq!(server.asked()[5..], ["GET q", "\"n\" q", "null q"]);
+    waker.wake_due(&server.client(), at(11)).await;
+    assert_eq!(server.nominated("p"), Value::Null);
+}
+
+#[tokio::test]
 async fn who_is_known_to_wait_no_more_costs_no_call() {
     let server = Server::new([pod("p")], DONE);
     let waker = waker([waiter("p", 1)]);
