@@ -26,11 +26,12 @@ use tenure_policy::kueue::{self, Lookup};
 use tenure_types::{
     keys,
     projection::{Owner, Pod, WholeObject},
+    tolerant::{Tolerant, UnreadableObject},
 };
 
 use crate::{
     input::Document,
-    print::{warn, with_causes},
+    print::{printable, warn, with_causes},
 };
 pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, TOKEN_VARIABLE, read_kubeconfig, url};
 pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
@@ -66,19 +67,12 @@ impl ClusterReader {
         Ok(Self { client, namespace, kinds, clock })
     }
 
-    /// Returns the objects of a kind in a namespace, or in all namespaces, page by page. The source
-    /// of each is `KIND/NAME`.
-    pub fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Document> {
+    /// Returns the objects of a kind in a namespace, or in all namespaces, page by page. An object
+    /// that can't be read is an error, with the words of a warning.
+    pub fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Result<Document, String>> {
         let pages = objects(kind.api(&self.client, namespace), None);
-        let (singular, of) = (kind.singular(), kind.resource.clone());
-        // items don't name their own kind
-        let document = move |WholeObject { metadata, value }| Document {
-            source: format!("{singular}/{}", metadata.name.unwrap_or_default()),
-            api_version: of.api_version.clone(),
-            kind: of.kind.clone(),
-            value,
-        };
-        pages.map_ok(move |page| page.into_iter().map(&document).collect()).boxed()
+        let of = kind.clone();
+        pages.map_ok(move |page| page.into_iter().map(|object| document(&of, object)).collect()).boxed()
     }
 
     /// Returns the metadata of the objects alone, page by page.
@@ -130,11 +124,11 @@ impl ClusterReader {
         kind.api(&self.client, Some(namespace)).get_opt(&owner.name).await
     }
 
-    /// Returns Kueue's Workloads that a lookup asks for. Empty where there is no Kueue, and, with a
-    /// warning, where the user may not read them.
+    /// Returns Kueue's Workloads that a lookup asks for. Leaves out those that can't be read, with a
+    /// warning. Empty where there is no Kueue, and, with a warning, where the user may not read them.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
         let Some(kind) = self.kinds.find(kueue::GROUP, kueue::WORKLOAD) else { return Ok(Vec::new()) };
-        let api = kind.api::<WholeObject>(&self.client, Some(namespace));
+        let api = kind.api::<Tolerant<WholeObject>>(&self.client, Some(namespace));
         let found = match lookup {
             Lookup::Named(name) if !is_segment(name) => return Ok(Vec::new()),
             Lookup::Named(name) => api.get_opt(name).await.map(Vec::from_iter),
@@ -144,7 +138,10 @@ impl ClusterReader {
             }
         };
         match found {
-            Ok(found) => Ok(found.into_iter().map(|object| object.value).collect()),
+            Ok(found) => {
+                let read = found.into_iter().filter_map(|object| readable(&kind.singular(), object));
+                Ok(read.map(|object| object.value).collect())
+            }
             Err(error) if is_forbidden(&error) => {
                 warn(&format!("what Kueue runs isn't known: {}", with_causes(&cannot_list(kind, error))));
                 Ok(Vec::new())
@@ -157,6 +154,31 @@ impl ClusterReader {
 /// Returns an error that names the kind that can't be listed.
 pub fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
     explain(error).context(format!("can't list {}", kind.plural()))
+}
+
+/// Returns an object of a kind, which items of a list don't name. Its source is `KIND/NAME`. An
+/// error: the object can't be read; with the words of a warning.
+fn document(kind: &ResourceKind, Tolerant(object): Tolerant<WholeObject>) -> Result<Document, String> {
+    let WholeObject { metadata, value } = object.map_err(|of| left_out(&kind.singular(), &of))?;
+    Ok(Document {
+        source: format!("{}/{}", kind.singular(), metadata.name.unwrap_or_default()),
+        api_version: kind.resource.api_version.clone(),
+        kind: kind.resource.kind.clone(),
+        value,
+    })
+}
+
+/// Returns an object of a list. None: the object can't be read, and is left out with a warning.
+pub fn readable<K>(kind: &str, Tolerant(object): Tolerant<K>) -> Option<K> {
+    object.map_err(|of| warn(&left_out(kind, &of))).ok()
+}
+
+/// Returns the words of a warning about an object that can't be read.
+fn left_out(kind: &str, UnreadableObject { error, metadata }: &UnreadableObject) -> String {
+    let name = printable(metadata.name.as_deref().unwrap_or_default());
+    let namespace = metadata.namespace.as_deref().map(printable);
+    let place = namespace.map_or_else(String::new, |of| format!(" in namespace {of}"));
+    format!("{kind} {name}{place} can't be read, and is left out: {error}")
 }
 
 /// The number of objects that `kubectl get` asks for at a time.
@@ -213,7 +235,7 @@ fn newer_token(error: kube::Error) -> kube::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use futures::TryStreamExt;
     use kube::core::{Status, TypeMeta};
     use serde_json::{Value, json};
@@ -250,6 +272,57 @@ mod tests {
     fn gone(token: Option<&str>) -> kube::Error {
         let status = json!({"code": 410, "metadata": {"continue": token}});
         kube::Error::Api(serde_json::from_value::<Status>(status).unwrap().boxed())
+    }
+
+    fn pod_groups() -> ResourceKind {
+        let group = json!({
+            "metadata": {"name": "scheduling.run.ai"},
+            "versions": [{"version": "v2alpha2", "resources": [{
+                "resource": "podgroups", "singularResource": "podgroup", "scope": "Namespaced", "verbs": ["list"],
+                "responseKind": {"group": "", "version": "", "kind": "PodGroup"},
+            }]}],
+        });
+        let kinds = ResourceKinds::read([serde_json::from_value(group).unwrap()].into_iter());
+        kinds.find("scheduling.run.ai", "PodGroup").unwrap().clone()
+    }
+
+    /// A list of three objects, of which the second takes too much memory.
+    pub fn with_one_too_large() -> Vec<Result<Document, String>> {
+        let item = |name: &str, status: &str| {
+            let metadata = json!({"name": name, "namespace": "team"});
+            format!(r#"{{"metadata":{metadata},"spec":{{"queue":"q"}},"status":{status}}}"#)
+        };
+        let large = format!("[{}]", vec![r#"{"key":"a"}"#; 100_000].join(","));
+        let items = [item("a", "{}"), item("odd", &large), item("c", "{}")].join(",");
+        let list = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":[{items}]}}"#);
+        let list: ObjectList<Tolerant<WholeObject>> = serde_json::from_str(&list).unwrap();
+        list.items.into_iter().map(|object| document(&pod_groups(), object)).collect()
+    }
+
+    #[test]
+    fn of_three_objects_in_a_list_one_that_is_too_large_is_left_out_with_a_warning() {
+        let listed = with_one_too_large();
+        let [Ok(first), Err(second), Ok(third)] = &listed[..] else { panic!("{}", listed.len()) };
+        assert_eq!(
+            [&first.source, &third.source],
+            ["podgroup.scheduling.run.ai/a", "podgroup.scheduling.run.ai/c"]
+        );
+        let expected = "podgroup.scheduling.run.ai odd in namespace team can't be read, and is left out: the object takes";
+        assert!(second.starts_with(expected), "{second}");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_left_out_of_all_lists_alike() {
+        let read = |text: &str| {
+            let workload = serde_json::from_str::<Tolerant<WholeObject>>(text).unwrap();
+            readable("workload.kueue.x-k8s.io", workload).is_some()
+        };
+        assert!(read(r#"{"metadata":{"name":"a"}}"#));
+        assert!(!read(&format!(
+            r#"{{"metadata":{{"name":"a"}},"spec":{}{}}}"#,
+            "[".repeat(200),
+            "]".repeat(200)
+        )));
     }
 
     #[tokio::test]

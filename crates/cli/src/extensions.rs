@@ -21,14 +21,14 @@ use tenure_policy::extension;
 use tenure_types::{
     ExtendedDuration,
     extension::{Extension, ExtensionState},
-    tolerant::{Tolerant, UnreadableObject},
+    tolerant::Tolerant,
 };
 
 use crate::{
     change::FIELD_MANAGER,
-    cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, is_segment, objects},
+    cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, is_segment, objects, readable},
     floors::duration,
-    print::{Column, Format, ListRow, Printer, cell, human, print, print_message, printable, warn},
+    print::{Column, Format, ListRow, Printer, cell, human, print, print_message, printable},
 };
 
 /// List requests for more time: pending ones first, then the latest
@@ -97,7 +97,8 @@ impl ExtensionsArgs {
         let cluster = connect.connect().await?;
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
         let found = objects(cluster.api(namespace), None).try_concat().await.map_err(explain_extension)?;
-        let mut found: Vec<Extension> = found.into_iter().filter_map(readable).collect();
+        let mut found: Vec<Extension> =
+            found.into_iter().filter_map(|of| readable("extension", of)).collect();
         sort(&mut found);
         if found.is_empty() {
             let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));
@@ -105,16 +106,6 @@ impl ExtensionsArgs {
         }
         print(&Printer::new(output, all_namespaces, true).all(&found, cluster.clock.now())?)
     }
-}
-
-/// Returns an extension. An extension that can't be read is left out, with a warning.
-fn readable(found: Tolerant<Extension>) -> Option<Extension> {
-    let warn_of = |UnreadableObject { error, metadata }| {
-        let text = |of: &Option<String>| printable(of.as_deref().unwrap_or_default());
-        let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
-        warn(&format!("extension {name} in namespace {namespace} can't be read, and is left out: {error}"));
-    };
-    found.0.map_err(warn_of).ok()
 }
 
 /// Sorts pending requests before others, and within each the latest first.

@@ -87,6 +87,8 @@ pub struct Snapshot {
     classes: HashMap<String, PriorityClass>,
     /// The metadata of nodes by name, if node pools matter.
     nodes: HashMap<String, ObjectMeta>,
+    /// Warnings about objects of the cluster that can't be read.
+    pub left_out: Vec<String>,
     /// Warnings about fields of queues that don't count as they are written.
     of_queues: Vec<String>,
     /// Warnings about other objects.
@@ -239,11 +241,11 @@ impl Snapshot {
         self.index.tree()
     }
 
-    /// Returns warnings about fields of queues that don't count as they are written, and about
-    /// faults of the tree.
+    /// Returns warnings about objects that can't be read, about fields of queues that don't count as
+    /// they are written, and about faults of the tree.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let errors = tree_errors(self.tree()).into_iter().map(|error| error.to_string());
-        self.of_queues.iter().cloned().chain(errors)
+        self.left_out.iter().chain(&self.of_queues).cloned().chain(errors)
     }
 
     /// Prints all warnings.

@@ -11,14 +11,13 @@ use std::{
 
 use kube::{Api, Client, Resource, api::ListParams};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use tenure_index::ReadQueue;
 use tenure_policy::{expiry::Family, owner_table::is_subdomain};
 use tenure_service::call::{ApiError, call};
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::QueueVersion,
-    tolerant::Tolerant,
+    tolerant::{Tolerant, TolerantObject},
 };
 
 use crate::{api::if_found, cluster::ClusterState};
@@ -109,7 +108,7 @@ impl QueueReader {
     /// list by name: unlike a get, it needs no right beside that of the watch.
     async fn is_same<Q>(&self, queues: Api<Tolerant<Q>>, name: &str) -> Result<bool, ApiError>
     where
-        Q: ReadQueue + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+        Q: ReadQueue + Resource<DynamicType = ()> + Clone + TolerantObject + Debug,
     {
         let mut queue = None;
         if is_subdomain(name) {

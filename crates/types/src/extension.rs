@@ -12,7 +12,10 @@ use kube::{CustomResource, KubeSchema, core::ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration::{ExtendedDuration, Written};
+use crate::{
+    duration::{ExtendedDuration, Written},
+    tolerant::TolerantObject,
+};
 
 /// The API group of extensions.
 pub const GROUP: &str = "tenure.dev";
@@ -181,6 +184,8 @@ impl Extension {
         Some(self.spec.duration.parse().ok()?.min(granted))
     }
 }
+
+impl TolerantObject for Extension {}
 
 /// Returns the extension without the metadata that no decision needs, whose size is the user's
 /// choice.

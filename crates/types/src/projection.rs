@@ -19,7 +19,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::{Written, keys, runai, tensorstack};
+use crate::{Written, keys, runai, tensorstack, tolerant::TolerantObject};
 pub use budget::{BudgetSpec, BudgetStatus, PodDisruptionBudget};
 pub use event::Event;
 pub use json_text::JsonText;
@@ -64,6 +64,8 @@ pub struct RunaiQueueObject {
     pub status: ObservedStatus,
 }
 
+impl TolerantObject for RunaiQueueObject {}
+
 /// The status fields that Tenure writes, as raw JSON: what can't be read must still be replaced.
 /// Null if absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -96,6 +98,8 @@ pub struct RunaiQueueV2Object {
     #[serde(default, deserialize_with = "runai_v2_spec")]
     pub spec: runai::v2::QueueSpec,
 }
+
+impl TolerantObject for RunaiQueueV2Object {}
 
 /// A queue, in any version.
 pub trait ObservedQueue: Resource {
@@ -130,6 +134,8 @@ pub struct TensorstackQueueObject {
     #[serde(default, deserialize_with = "tensorstack_spec")]
     pub spec: tensorstack::v1beta1::QueueSpec,
 }
+
+impl TolerantObject for TensorstackQueueObject {}
 
 /// Tenure writes no status of T9k's queues.
 impl ObservedQueue for TensorstackQueueObject {

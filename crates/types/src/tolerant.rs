@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
 use serde::{
     Deserialize, Deserializer,
@@ -18,11 +18,12 @@ type RawFields = BTreeMap<String, Box<RawValue>>;
 /// The field of `metadata` that clients may fill with any time, and as deep as they like.
 pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 
-/// An object without its `managedFields`, or the reason why it can't be read.
+/// An object, or the reason why it can't be read.
 ///
 /// A client that creates an object may send `managedFields` of its own, and the API server keeps
-/// entries with times that no program here can read. So `managedFields` are never read. Any other
-/// object that can't be read is kept with its names, so that a list shows all others.
+/// entries with times that no program here can read. So objects are read without `managedFields`;
+/// only a `WholeObject` keeps those that can be read. Any other object that can't be read is kept
+/// with its names, so that a list shows all others.
 ///
 /// Takes its input from JSON text only.
 #[derive(Clone, Debug)]
@@ -38,6 +39,16 @@ pub struct UnreadableObject {
     pub metadata: ObjectMeta,
 }
 
+/// A type of objects that [`Tolerant`] reads.
+pub trait TolerantObject: DeserializeOwned {
+    /// Reads an object without its `managedFields`.
+    fn read_text(object: &RawValue) -> serde_json::Result<Self> {
+        serde_json::from_str(&split(object)?.0)
+    }
+}
+
+impl TolerantObject for Job {}
+
 impl<K> Tolerant<K> {
     /// Returns the object, or the reason why it can't be read.
     pub fn read(self) -> serde_json::Result<K> {
@@ -45,13 +56,14 @@ impl<K> Tolerant<K> {
     }
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Tolerant<K> {
+impl<'de, K: TolerantObject> Deserialize<'de> for Tolerant<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Box::<RawValue>::deserialize(deserializer)?;
-        let read = split(&object).and_then(|(object, _)| serde_json::from_str(&object));
-        Ok(Self(
-            read.map_err(|error| UnreadableObject { error: error.to_string(), metadata: names(&object) }),
-        ))
+        let unreadable = |error: serde_json::Error| UnreadableObject {
+            error: error.to_string(),
+            metadata: names(&object),
+        };
+        Ok(Self(K::read_text(&object).map_err(unreadable)))
     }
 }
 
@@ -124,6 +136,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    impl TolerantObject for ConfigMap {}
 
     /// `managedFields` with a time after the last one that can be read, or too deep to be read.
     fn forged(name: &str, entry: &str) -> String {

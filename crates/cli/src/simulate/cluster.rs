@@ -10,6 +10,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use tenure_policy::{config::Config, expiry::Family, usage::DEFAULT_RESOURCE};
 use tenure_types::{
     room::PodWithRoom,
+    tolerant::Tolerant,
     usage_record::{USAGE_CONFIG_MAP, USAGE_KEY, UsageRecord},
 };
 
@@ -21,7 +22,7 @@ use super::{
     source::{SourceReport, share},
 };
 use crate::{
-    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, objects},
+    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, objects, readable},
     list::{gather::Gatherer, row::WorkloadState, view::ListView},
     snapshot::ClaimedDevices,
 };
@@ -60,7 +61,7 @@ pub async fn read(
     let queues = SimulatedPolicy::of(&view.snapshot, config);
     let (cluster, namespace) = (&gatherer.cluster, namespace.as_deref());
     // without the right to list Jobs, pods count for their own Jobs, and JobSets aren't known
-    let jobs: Vec<Job> = match objects(cluster.api(namespace), None).try_concat().await {
+    let jobs: Vec<Tolerant<Job>> = match objects(cluster.api(namespace), None).try_concat().await {
         Err(error) if is_forbidden(&error) => {
             missing.push(
                 "Jobs without pods, and which Jobs are of one JobSet: you may not list jobs.batch".into(),
@@ -69,6 +70,7 @@ pub async fn read(
         }
         jobs => jobs.map_err(|error| explain(error).context("can't list jobs.batch"))?,
     };
+    let jobs: Vec<Job> = jobs.into_iter().filter_map(|job| readable("job.batch", job)).collect();
     let devices =
         ClaimedDevices::of_cluster(cluster, namespace).await?.with_templates(cluster, namespace).await?;
     let mut pods = PastReader::new(&jobs, devices);

@@ -31,16 +31,16 @@ pub struct NotListed {
     pub is_forbidden: bool,
 }
 
-/// A page of a list.
+/// A page of a list. A whole object that can't be read is a warning.
 enum Page {
-    Whole(Vec<Document>),
+    Whole(Vec<Result<Document, String>>),
     Metadata(Vec<ObjectMeta>),
 }
 
 impl Snapshot {
     /// Lists kinds in their namespaces, as whole objects or as metadata, and adds the objects. A
-    /// namespace None: all namespaces. Returns the kinds that couldn't be listed, with the errors,
-    /// in the order of the arguments.
+    /// namespace None: all namespaces. Objects that can't be read lead to warnings. Returns the kinds
+    /// that couldn't be listed, with the errors, in the order of the arguments.
     pub async fn list<'k>(
         &mut self,
         cluster: &ClusterReader,
@@ -56,7 +56,7 @@ impl Snapshot {
         let mut failed = BTreeMap::new();
         while let Some((number, kind, page)) = lists.next().await {
             match page {
-                Ok(Page::Whole(found)) => self.take(&found),
+                Ok(Page::Whole(found)) => self.take_whole(found),
                 Ok(Page::Metadata(found)) => self.take_metadata(kind, found),
                 Err(error) => {
                     self.owners.not_listed(&kind.resource.group, &kind.resource.kind);
@@ -71,6 +71,16 @@ impl Snapshot {
             }
         }
         failed.into_values().collect()
+    }
+
+    /// Adds whole objects. Those that can't be read lead to warnings.
+    fn take_whole(&mut self, found: Vec<Result<Document, String>>) {
+        for object in found {
+            match object {
+                Ok(document) => self.take([&document]),
+                Err(why) => self.left_out.push(why),
+            }
+        }
     }
 
     /// Adds the metadata of nodes, or of objects that may be above pods.
@@ -173,4 +183,20 @@ async fn with_groups(cluster: &ClusterReader, wanted: &[NamespacedName]) -> Resu
         }
     }
     Ok(pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::tests::with_one_too_large;
+
+    #[test]
+    fn an_object_that_is_too_large_hides_no_other_of_its_kind() {
+        let mut snapshot = Snapshot::default();
+        snapshot.take_whole(with_one_too_large());
+        let groups: Vec<_> = snapshot.index.gangs().map(|group| group.key.name.to_string()).collect();
+        let warnings: Vec<_> = snapshot.warnings().collect();
+        assert_eq!((groups.len(), warnings.len()), (2, 1), "{groups:?} {warnings:?}");
+        assert!(warnings.iter().all(|warning| warning.contains(" odd in namespace team can't be read")));
+    }
 }

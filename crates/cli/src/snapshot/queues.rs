@@ -34,7 +34,9 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
         warn("the cluster has no queues.scheduling.run.ai");
         return Ok(Vec::new());
     };
-    cluster.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
+    let listed = cluster.documents(kind, None).try_concat().await;
+    let listed: Vec<_> = listed.map_err(|error| cannot_list(kind, error))?;
+    Ok(listed.into_iter().filter_map(|object| object.map_err(|why| warn(&why)).ok()).collect())
 }
 
 /// Returns the queues of the tree by name, and warnings about queues that don't count. Of queues

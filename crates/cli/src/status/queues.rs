@@ -15,7 +15,7 @@ use super::{Check, CheckFailure, CheckResult, Inspector, config, runs_dry};
 use crate::{
     cluster::objects,
     list::{ended::BY_KEEPER, row::WorkloadRow, row::WorkloadState, view::ListView},
-    print::with_causes,
+    print::{warn, with_causes},
     snapshot::{NotListed, Snapshot},
 };
 
@@ -35,6 +35,7 @@ impl Inspector<'_> {
         let mut view = ListView::new(Snapshot::new(&Config::default(), Some(place), now));
         let lists = cluster.kinds.queues_and_groups(place, None);
         let not_listed = view.snapshot.list(cluster, lists, std::iter::empty()).await;
+        view.snapshot.left_out.iter().for_each(|left_out| warn(left_out));
         if let Some(NotListed { kind, error, is_forbidden }) = not_listed.first() {
             let right = format!("list {}", kind.plural());
             return Err(if *is_forbidden {

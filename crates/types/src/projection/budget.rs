@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::slim;
+use crate::tolerant::TolerantObject;
 
 /// A `PodDisruptionBudget`, reduced to the fields that Tenure reads.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
@@ -26,6 +27,8 @@ pub struct PodDisruptionBudget {
     /// The disruptions that the budget allows.
     pub status: BudgetStatus,
 }
+
+impl TolerantObject for PodDisruptionBudget {}
 
 /// The `spec` of a [`PodDisruptionBudget`].
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -7,14 +7,15 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, value::RawValue};
 
 use super::Owner;
-use crate::tolerant::{MANAGED_FIELDS, split};
+use crate::tolerant::{MANAGED_FIELDS, TolerantObject, split};
 use bounded::RemainingMemory;
 
 /// An object of any kind, with all its fields.
 ///
 /// Entries of `managedFields` that are nested too deep to be read are left out: see
 /// [`crate::tolerant`]. Times in the other entries stay text. An object that takes more than 8 MiB
-/// of memory can't be read.
+/// of memory can't be read. A list of whole objects has the type `Tolerant`, so that such an object
+/// hides no other.
 ///
 /// Takes its input from JSON text only.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,13 @@ pub struct WholeObject {
 impl<'de> Deserialize<'de> for WholeObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Keeps the `managedFields`: they say who had a field before a pause.
+impl TolerantObject for WholeObject {
+    fn read_text(object: &RawValue) -> serde_json::Result<Self> {
+        read(object)
     }
 }
 
@@ -51,9 +59,37 @@ fn entries(managed: &RawValue, memory: &mut RemainingMemory) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use kube::{ResourceExt, core::ObjectList};
     use serde_json::json;
 
     use super::*;
+    use crate::tolerant::Tolerant;
+
+    #[test]
+    fn of_three_objects_in_a_list_one_that_is_too_large_or_too_deep_hides_no_other() {
+        let managed = json!([{"manager": "me"}]);
+        let object = |name: &str, spec: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"u","managedFields":{managed}}},"spec":{spec}}}"#
+            )
+        };
+        let large = format!("[{}]", vec![r#"{"key":"a"}"#; 100_000].join(","));
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        for (odd, why) in [(large, "more than 8 MiB"), (deep, "recursion limit")] {
+            let items = [object("a", "{}"), object("odd", &odd), object("c", "[1]")].join(",");
+            let list = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":[{items}]}}"#);
+            let list: ObjectList<Tolerant<WholeObject>> = serde_json::from_str(&list).unwrap();
+            let [first, second, third] = &list.items[..] else { panic!("{}", list.items.len()) };
+            for whole in [first, third] {
+                let Tolerant(Ok(whole)) = whole else { panic!("{whole:?}") };
+                assert_eq!(whole.value["metadata"]["managedFields"], managed);
+            }
+            assert_eq!([first, second, third].map(ResourceExt::name_any), ["a", "odd", "c"]);
+            assert_eq!(second.namespace().as_deref(), Some("ns"));
+            let error = second.0.as_ref().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
 
     #[test]
     fn an_object_is_whole_but_for_managed_fields_that_are_too_deep() {
