@@ -311,7 +311,7 @@ impl Pauser {
             slices.into_iter().take(MOST_SLICES).collect()
         };
         let slices = match self.handles.objects.workloads(namespace, Lookup::Labelled(job), others).await {
-            Ok(slices) => slices,
+            Ok(found) => found.chosen,
             Err(error) => {
                 let (owner, error) = (describe(paused), with_causes(&error));
                 warn!(%namespace, owner, error, "Other Workloads of Kueue can't be read: they stay active");

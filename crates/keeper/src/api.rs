@@ -11,15 +11,15 @@ use std::time::Duration;
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
-    Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
-    core::{ApiResource, request},
+    Api, Client, Resource,
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{ApiResource, DynamicResourceScope, request},
     discovery::{ApiCapabilities, ApiGroup, Scope},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::{
-    kueue::Lookup,
+    kueue::{Lookup, WorkloadParts},
     pause::{KEEPER_MANAGER, commands_path},
 };
 use tenure_service::{
@@ -30,15 +30,19 @@ use tenure_types::{
     extension::{Extension, slim},
     keys,
     projection::{Pod, WholeObject},
-    tolerant::Tolerant,
+    tolerant::{Tolerant, UnreadableObject},
 };
 use tokio::time::Instant;
+use tracing::warn;
 
 use kinds::{KindMap, instead_of};
 use owner_lookup::could_exist;
 
 /// The most Workloads of one job that are read. A job has one, but any user may create others.
 const MOST_WORKLOADS: usize = 500;
+
+/// The most Workloads of one job that are read in part, because they can't be read whole.
+const MOST_UNREADABLE: usize = 16;
 
 /// The time between two checks for Kueue in a cluster without it.
 const KUEUE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
@@ -60,6 +64,20 @@ impl From<UncertainWrite> for ApiError {
         source
     }
 }
+
+/// The Workloads of Kueue that a lookup has found.
+#[derive(Debug, Default)]
+pub struct FoundWorkloads {
+    /// The Workloads that the caller has chosen.
+    pub chosen: Vec<WholeObject>,
+    /// References to Workloads that can't be read whole, 16 at most.
+    pub unreadable: Vec<OwnerReference>,
+}
+
+/// A type of objects whose kind is known at run time.
+trait ObjectOfAnyKind: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope> {}
+
+impl<K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>> ObjectOfAnyKind for K {}
 
 /// Reads objects of any kind, and writes them. The resource of a kind is looked up once and
 /// remembered, until one of its objects isn't found.
@@ -89,7 +107,7 @@ impl ObjectClient {
     /// URI, and not in the body as kube has it: so the API server's audit log distinguishes the dry
     /// run from a deletion.
     pub async fn would_delete(&self, namespace: &str, object: &OwnerReference) -> Result<(), ApiError> {
-        self.on(namespace, object, async |api| {
+        self.on(namespace, object, async |api: Api<WholeObject>| {
             let request = Request::delete(format!("{}/{}?dryRun=All", api.resource_url(), object.name));
             let request = request.body(Vec::new()).map_err(request::Error::BuildRequest);
             let request = request.map_err(kube::Error::BuildRequest);
@@ -112,7 +130,7 @@ impl ObjectClient {
     ) -> Result<(), ApiError> {
         let preconditions = Some(Preconditions { uid: Some(object.uid.clone()), resource_version: version });
         let how = DeleteParams { preconditions, ..how };
-        self.on(namespace, object, async |api| {
+        self.on(namespace, object, async |api: Api<WholeObject>| {
             let request = request::Request::new(api.resource_url()).delete(&object.name, &how);
             let request = request.map_err(kube::Error::BuildRequest);
             call(async { self.client.request_text(request?).await }).await.map(drop)
@@ -124,26 +142,32 @@ impl ObjectClient {
     /// no Kueue.
     ///
     /// A list is read in pages, 500 Workloads in all. After each page, only those stay in memory
-    /// whose uids `chosen` returns: any user may create many large ones.
+    /// whose uids `chosen` returns: any user may create many large ones. A Workload in a list that
+    /// can't be read is left out, with a warning.
     pub async fn workloads(
         &self,
         namespace: &str,
         lookup: Lookup<'_>,
         chosen: impl Fn(&[WholeObject]) -> Vec<Option<String>>,
-    ) -> Result<Vec<WholeObject>, ApiError> {
+    ) -> Result<FoundWorkloads, ApiError> {
         if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_DISCOVERY_INTERVAL) {
-            return Ok(Vec::new());
+            return Ok(FoundWorkloads::default());
         }
         let of = lookup.workload();
         let found = match lookup {
-            Lookup::Named(_) => self.get(namespace, &of).await.map(|found| vec![found]),
+            Lookup::Named(_) => {
+                let found = self.get(namespace, &of).await;
+                found.map(|found| FoundWorkloads { chosen: vec![found], unreadable: Vec::new() })
+            }
             Lookup::Labelled(uid) => {
                 let labels = format!("{}={uid}", keys::KUEUE_JOB_UID_LABEL);
                 let params = ListParams::default().labels(&labels);
                 // the name of the Workload isn't known, and only its kind counts
                 let kind = OwnerReference { name: uid.into(), ..of };
-                self.on(namespace, &kind, async |api| list_workloads(api, params.clone(), &chosen).await)
-                    .await
+                self.on(namespace, &kind, async |api| {
+                    list_workloads(api, params.clone(), &kind, &chosen).await
+                })
+                .await
             }
         };
         let found = if_found(found)?;
@@ -151,6 +175,23 @@ impl ObjectClient {
             *self.without_kueue_since.lock() = Some(Instant::now());
         }
         Ok(found.unwrap_or_default())
+    }
+
+    /// Reads the parts of a Workload that say whether Kueue runs its job, even if the Workload is too
+    /// large to be read whole.
+    pub async fn workload_parts(
+        &self,
+        namespace: &str,
+        workload: &OwnerReference,
+    ) -> Result<Value, ApiError> {
+        self.on(namespace, workload, async |api: Api<WholeObject>| {
+            let request = request::Request::new(api.resource_url());
+            let request = request.get(&workload.name, &GetParams::default());
+            let request = request.map_err(kube::Error::BuildRequest);
+            let parts = call(async { self.client.request::<WorkloadParts>(request?).await }).await;
+            parts.map(|parts| json!(parts))
+        })
+        .await
     }
 
     /// Returns the granted extensions of a namespace, page by page. Skips extensions that can't be
@@ -187,7 +228,7 @@ impl ObjectClient {
 
     /// Reads an object by kind and name. Its uid may be another than that of the reference.
     pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<WholeObject, ApiError> {
-        self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
+        self.on(namespace, owner, async |api: Api<WholeObject>| call(api.get(&owner.name)).await).await
     }
 
     /// Reads an object. None: it is gone or being deleted, or another one has its name.
@@ -236,8 +277,10 @@ impl ObjectClient {
         patch: &Value,
     ) -> Result<WholeObject, ApiError> {
         let how = PatchParams::apply(manager).validation_strict();
-        self.on(namespace, owner, async |api| call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await)
-            .await
+        self.on(namespace, owner, async |api: Api<WholeObject>| {
+            call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await
+        })
+        .await
     }
 
     /// Applies a merge patch as [`write_as`](Self::write_as) does, in the name of the keeper.
@@ -276,11 +319,11 @@ impl ObjectClient {
     /// Calls `work` with the API of an owner's kind. If an object of a remembered kind isn't found,
     /// looks the kind up again, because its definition may have changed, and calls `work` a second
     /// time if the resource is another one.
-    async fn on<T>(
+    async fn on<K: ObjectOfAnyKind, T>(
         &self,
         namespace: &str,
         owner: &OwnerReference,
-        work: impl AsyncFn(Api<WholeObject>) -> Result<T, ApiError>,
+        work: impl AsyncFn(Api<K>) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         if !could_exist(owner) {
             return Err(ApiError::NotFound);
@@ -309,7 +352,7 @@ impl ObjectClient {
     }
 
     /// Returns the API of a resource, for one namespace if its objects are in namespaces.
-    fn api(&self, namespace: &str, (resource, scope): &(ApiResource, Scope)) -> Api<WholeObject> {
+    fn api<K: ObjectOfAnyKind>(&self, namespace: &str, (resource, scope): &(ApiResource, Scope)) -> Api<K> {
         let client = self.client.clone();
         match scope {
             Scope::Cluster => Api::all_with(client, resource),
@@ -318,14 +361,16 @@ impl ObjectClient {
     }
 }
 
-/// Lists Workloads page by page, 500 in all. Keeps those whose uids `chosen` returns, which is called
-/// after each page.
+/// Lists Workloads of a `kind` page by page, 500 in all. Keeps those whose uids `chosen` returns,
+/// which is called after each page. Warns once about those that can't be read.
 async fn list_workloads(
-    api: Api<WholeObject>,
+    api: Api<Tolerant<WholeObject>>,
     params: ListParams,
+    kind: &OwnerReference,
     chosen: &impl Fn(&[WholeObject]) -> Vec<Option<String>>,
-) -> Result<Vec<WholeObject>, ApiError> {
+) -> Result<FoundWorkloads, ApiError> {
     let (mut kept, mut left) = (Vec::<WholeObject>::new(), MOST_WORKLOADS);
+    let (mut unreadable, mut first) = (Vec::new(), None);
     let mut size = PageSize::of_whole();
     let mut pages = ListPages::new(api, params, None, &mut size);
     while left > 0
@@ -333,11 +378,28 @@ async fn list_workloads(
     {
         let count = page.len().min(left);
         left = left.saturating_sub(count);
-        kept.extend(page.into_iter().take(count));
+        for Tolerant(read) in page.into_iter().take(count) {
+            match read {
+                Ok(workload) => kept.push(workload),
+                Err(UnreadableObject { error, metadata }) => {
+                    let (name, uid) = (metadata.name.unwrap_or_default(), metadata.uid.unwrap_or_default());
+                    unreadable.push(OwnerReference { name, uid, ..kind.clone() });
+                    first.get_or_insert((metadata.namespace, error));
+                }
+            }
+        }
         let uids = chosen(&kept);
         kept.retain(|workload| uids.contains(&workload.metadata.uid));
     }
-    Ok(kept)
+    if let Some((namespace, error)) = first {
+        let (name, count) = (unreadable.first().map(|of| &of.name), unreadable.len());
+        warn!(
+            namespace,
+            name, count, error, "Workloads of Kueue can't be read: leaving them out of the list"
+        );
+    }
+    unreadable.truncate(MOST_UNREADABLE);
+    Ok(FoundWorkloads { chosen: kept, unreadable })
 }
 
 /// Returns None in place of [`ApiError::NotFound`]: there is no such object or kind.

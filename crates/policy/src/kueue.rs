@@ -25,7 +25,7 @@ use crate::{
 
 pub use queues::{KueueQueue, KueueQueues};
 use workload::{ACTIVE, VERSION};
-pub use workload::{GROUP, WORKLOAD, is_workload};
+pub use workload::{GROUP, WORKLOAD, WorkloadParts, is_workload};
 
 /// Returns a reference to a Workload, in the API version in which it was read.
 pub fn refer_to(workload: OwnerObject<'_>) -> OwnerReference {
@@ -258,6 +258,32 @@ mod tests {
             let mut paused = paused.clone();
             paused["status"] = conditions(status);
             assert_eq!(name_of_chosen(&[workload_with("w", 0, &paused)]), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_chosen_by_its_parts_as_by_the_whole() {
+        let record = json!({"reason": "r", "at": "2026-01-01T00:00:00Z", "queue": "q", "field": "spec.active", "previousValue": true});
+        let paused = json!({"spec": {"active": false}, "metadata": {"annotations": {"tenure.dev/paused": record.to_string()}}});
+        let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let foreign = json!({"metadata": {"ownerReferences": null, "labels": {"a": "b"}}});
+        let version = json!({"apiVersion": "kueue.x-k8s.io/v1beta1"});
+        for (more, counts) in [
+            (version, true),
+            (paused, true),
+            (json!({"spec": null}), true),
+            (deleted, false),
+            (foreign, false),
+            (json!({"spec": {"active": false}}), false),
+            (json!({"status": null}), false),
+            (in_status(&["Admitted", "Finished"]), false),
+        ] {
+            let whole = workload_with("w", 0, &more);
+            let parts = json!(serde_json::from_value::<WorkloadParts>(whole.clone()).unwrap());
+            for workload in [&whole, &parts] {
+                assert_eq!(chosen([workload], "job").is_some(), counts, "{workload}");
+            }
+            assert_eq!(refer_to(OwnerObject(&parts)), refer_to(OwnerObject(&whole)));
         }
     }
 

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::SignedDuration;
 use k8s_openapi::{api::scheduling::v1::PriorityClass, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::Api;
+use serde_json::Value;
 use tenure_index::{DueBatch, DuePod, Uid};
 use tenure_policy::{
     climb::{self, Climb, OwnerLookup},
@@ -29,7 +30,11 @@ use super::{
     Act, ActionFailure, Case, MissingFact, OwnerObject, Pauser, RunState, Task, WholeObject, act_events,
     describe, judge, kept::LATE, warn,
 };
-use crate::{api::if_found, events::EventCause, handles::Handles};
+use crate::{
+    api::{FoundWorkloads, if_found},
+    events::EventCause,
+    handles::Handles,
+};
 
 /// The number of tries after which an owner of a kind that can't be paused, or a Workload of Kueue,
 /// counts as absent if it can't be read: any user may name an owner in an API that is broken.
@@ -297,9 +302,7 @@ impl Pauser {
         let uid =
             owner.map_or_else(|| pod.metadata.uid.clone().unwrap_or_default(), |owner| owner.uid.clone());
         let found = self.workloads(due, lookup, &uid).await?;
-        let Some(found) = kueue::chosen(found.iter().map(|found| &found.value), &uid) else {
-            return Ok(None);
-        };
+        let Some(found) = kueue::chosen(&found, &uid) else { return Ok(None) };
         let workload = kueue::refer_to(OwnerObject(found));
         let exempt =
             self.handles.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
@@ -318,12 +321,8 @@ impl Pauser {
         due: &DuePod,
         lookup: Lookup<'_>,
         uid: &str,
-    ) -> Result<Vec<WholeObject>, ActionFailure> {
-        let chosen = |found: &[WholeObject]| -> Vec<Option<String>> {
-            let workload = kueue::chosen(found.iter().map(|found| &found.value), uid).map(OwnerObject);
-            workload.map(|workload| Some(kueue::refer_to(workload).uid)).into_iter().collect()
-        };
-        match self.handles.objects.workloads(&due.namespace, lookup, chosen).await {
+    ) -> Result<Vec<Value>, ActionFailure> {
+        match self.try_to_find_workloads(&due.namespace, lookup, uid).await {
             Ok(found) => Ok(found),
             Err(source) if due.attempts < READING_TRIES => {
                 Err(ActionFailure::Unreadable { owner: lookup.workload(), source })
@@ -334,6 +333,29 @@ impl Pauser {
                 Ok(Vec::new())
             }
         }
+    }
+
+    /// Returns the Workload of Kueue for the owner or pod with this uid, and the parts of the
+    /// Workloads that can't be read whole. Kueue resumes a job whose Workload is admitted, so such a
+    /// Workload is chosen, too: the job isn't paused in its place. The keeper can't pause the
+    /// Workload, and deletes the pods after all tries.
+    async fn try_to_find_workloads(
+        &self,
+        namespace: &str,
+        lookup: Lookup<'_>,
+        uid: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        let chosen = |found: &[WholeObject]| -> Vec<Option<String>> {
+            let workload = kueue::chosen(found.iter().map(|found| &found.value), uid).map(OwnerObject);
+            workload.map(|workload| Some(kueue::refer_to(workload).uid)).into_iter().collect()
+        };
+        let FoundWorkloads { chosen, unreadable } =
+            self.handles.objects.workloads(namespace, lookup, chosen).await?;
+        let mut found: Vec<Value> = chosen.into_iter().map(|workload| workload.value).collect();
+        for workload in &unreadable {
+            found.extend(if_found(self.handles.objects.workload_parts(namespace, workload).await)?);
+        }
+        Ok(found)
     }
 
     /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this

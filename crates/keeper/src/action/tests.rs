@@ -826,6 +826,56 @@ async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_it
     assert_eq!(act_on(&pauser, &server, &group).await, expected);
 }
 
+/// A Deployment that is to be evicted, which Kueue may run by these Workloads.
+fn evicted_beside(workloads: &[(&'static str, Value)]) -> (Server, Pauser, DueBatch) {
+    let (server, mut pauser, group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+    let list: Vec<Value> = workloads.iter().map(|(_, workload)| workload.clone()).collect();
+    add_kueue(&server, &list);
+    server.0.lock().objects.extend(workloads.iter().cloned());
+    configure(&mut pauser, deletes());
+    show_pod(&pauser, &server);
+    (server, pauser, DueBatch { task: Task::Evict, ..group })
+}
+
+/// A field that is nested too deep to be read.
+fn deep() -> Value {
+    json!({"deep": (0..200).fold(json!([]), |inner, _| json!([inner]))})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_cannot_be_read_hides_no_other_of_its_job() {
+    let odd = json!({"metadata": {"ownerReferences": null}, "spec": deep()});
+    let (server, pauser, group) = evicted_beside(&[
+        ("workloads/of-web", workload("of-web", &json!({}))),
+        ("workloads/odd", workload("odd", &odd)),
+        ("workloads/slice", workload("slice", &json!({"status": {"conditions": []}}))),
+    ]);
+    let expected = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_workload_cannot_be_read_is_not_paused_and_its_pod_is_deleted_after_all_tries() {
+    let (server, pauser, mut group) =
+        evicted_beside(&[("workloads/of-web", workload("of-web", &json!({"spec": deep()})))]);
+    let failed = saw("failed: failed to pause Workload of-web (kueue.x-k8s.io/v1beta2)", &[]);
+    for attempts in [0, TRIES - 1] {
+        group.first.attempts = attempts;
+        assert_eq!(act_on(&pauser, &server, &group).await, failed, "{attempts}");
+    }
+    group.first.attempts = TRIES;
+    assert_eq!(act_on(&pauser, &server, &group).await, saw("deleted", &[DELETED]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_cannot_be_read_and_that_kueue_has_not_admitted_keeps_no_job_from_its_pause() {
+    let made_by_a_user = json!({"spec": deep(), "status": null});
+    let (server, pauser, group) =
+        evicted_beside(&[("workloads/of-web", workload("of-web", &made_by_a_user))]);
+    assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
     let (server, mut pauser, group) =

@@ -1,6 +1,9 @@
-//! The kind of Kueue's Workloads, and the field that pauses them.
+//! The kind of Kueue's Workloads, the field that pauses them, and the fields by which one is chosen.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::{Deserialize, Serialize};
 
 use crate::naming::group_of;
 
@@ -19,4 +22,46 @@ pub const VERSION: &str = "kueue.x-k8s.io/v1beta2";
 /// True for a reference to a Workload of Kueue, in any version.
 pub fn is_workload(owner: &OwnerReference) -> bool {
     owner.kind == WORKLOAD && group_of(&owner.api_version) == GROUP
+}
+
+/// The fields of a Workload that [`chosen`](super::chosen) reads. A Workload that is too large to be
+/// read whole still has them: users fill its labels and its pod templates, but not its conditions.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadParts {
+    api_version: String,
+    metadata: WorkloadMetadata,
+    spec: WorkloadSpec,
+    status: WorkloadStatus,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WorkloadMetadata {
+    name: String,
+    uid: String,
+    creation_timestamp: Option<String>,
+    deletion_timestamp: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct WorkloadSpec {
+    active: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct WorkloadStatus {
+    conditions: Option<Vec<WorkloadCondition>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct WorkloadCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
 }
