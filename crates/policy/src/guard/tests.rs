@@ -41,16 +41,7 @@ impl World {
     }
 
     fn known<'a>(&'a self, workload: &'a Workload<'a>, now: i64) -> GuardedPod<'a> {
-        let victim = Victim {
-            workload,
-            part: None,
-            place: workload.place,
-            subgroup: 0,
-            progress: PodProgress::Running,
-            pool: None,
-            class: ClassState::None,
-            scheduled_at: Some(at(0)),
-        };
+        let victim = Victim { scheduled_at: Some(at(0)), ..Victim::alone(workload) };
         GuardedPod {
             rules: Rules { floors: &self.floors, tree: &self.tree, now: at(now) },
             victim,

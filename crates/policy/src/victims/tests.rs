@@ -8,7 +8,7 @@ use crate::{
     floor::Floors,
     preemption::{QueuePlace, tests::of_subgroups},
     queue::RunaiQueue,
-    toleration::{self, ClassState},
+    toleration,
     tree::QueueTree,
 };
 
@@ -112,16 +112,7 @@ impl World {
 }
 
 fn candidate<'a>(pod: &Pod, workload: &'a Workload<'a>, requests: &'a Requests) -> VictimCandidate<'a> {
-    let victim = Victim {
-        workload,
-        part: None,
-        place: workload.place,
-        subgroup: 0,
-        progress: PodProgress::Running,
-        pool: None,
-        class: ClassState::None,
-        scheduled_at: Some(at(NOW - pod.age)),
-    };
+    let victim = Victim { scheduled_at: Some(at(NOW - pod.age)), ..Victim::alone(workload) };
     VictimCandidate { victim, priority: pod.priority, requests, neighbor: neighbor(None), frees: true }
 }
 
