@@ -254,22 +254,32 @@ impl<C: ChangeCommand> Changer<C> {
     }
 
     /// Sends a Command of Volcano, if there is one. A Command of the same name may already exist.
+    /// Tries again, up to `TRIES` times, if another request changes the count of a quota.
     async fn send(&self, object: ObjectName<'_>, command: Option<&Value>, dry_run: bool) -> Result<()> {
         let Some(command) = command else { return Ok(()) };
         let how = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.into()) };
-        let request = Request::new(pause::commands_path(object.namespace));
-        let request = request.create(&how, command.to_string().into_bytes())?;
-        match self.cluster.client.request_text(request).await {
-            Err(error) if is_forbidden(&error) => {
-                let (error, verb, place) = (explain(error), C::VERB, object.place(IN_NAMESPACE));
-                bail!(
-                    "{error}\nTo {verb} {object} requires the right to create commands.bus.volcano.sh{place}"
-                )
+        for _ in 0..TRIES {
+            let request = Request::new(pause::commands_path(object.namespace));
+            let request = request.create(&how, command.to_string().into_bytes())?;
+            match self.cluster.client.request_text(request).await {
+                Err(error) if is_forbidden(&error) => {
+                    let (error, verb, place) = (explain(error), C::VERB, object.place(IN_NAMESPACE));
+                    bail!(
+                        "{error}\nTo {verb} {object} requires the right to create commands.bus.volcano.sh{place}"
+                    )
+                }
+                Err(error) if already_exists(&error) => return Ok(()),
+                Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,
+                sent => return sent.map(drop).map_err(explain),
             }
-            Err(error) if !is_stale(&error) => Err(explain(error)),
-            _ => Ok(()),
         }
+        bail!("a quota refuses the Command for {object}: {TRIES} tries have failed")
     }
+}
+
+/// True if an object wasn't created because an object of its name exists.
+fn already_exists(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
 }
 
 /// True if the object was changed, or replaced by another of the same name, since it was read. The
@@ -299,4 +309,23 @@ fn refused<C: ChangeCommand>(object: ObjectName<'_>, error: kube::Error) -> Erro
         "{error}\nTo {verb} requires the rights to get and to patch {kinds}{}",
         object.place(IN_NAMESPACE)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_conflicts_with_the_count_of_a_quota_was_not_created() {
+        let error = |reason: &str| {
+            let status = json!({"status": "Failure", "code": 409, "reason": reason, "message": "no"});
+            kube::Error::Api(serde_json::from_value::<Status>(status).unwrap().boxed())
+        };
+        assert!(already_exists(&error("AlreadyExists")));
+        let conflict = error("Conflict");
+        assert!(!already_exists(&conflict) && is_stale(&conflict));
+    }
 }

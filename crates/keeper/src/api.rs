@@ -244,14 +244,15 @@ impl ObjectClient {
     }
 
     /// Creates a Command of Volcano. An existing Command of the same name counts as success: it
-    /// does the same, and exists until it is carried out.
+    /// does the same, and exists until it is carried out. Fails with [`ApiError::Stale`] if another
+    /// request changes the count of a quota at the same moment.
     pub async fn command(&self, namespace: &str, command: &Value) -> Result<(), ApiError> {
         let how = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
         let request = request::Request::new(commands_path(namespace));
         let request =
             request.create(&how, command.to_string().into_bytes()).map_err(kube::Error::BuildRequest)?;
         match call(async { self.client.request_text(request).await }).await {
-            Err(ApiError::Stale(_)) => Ok(()),
+            Err(ApiError::AlreadyExists(_)) => Ok(()),
             sent => sent.map(drop),
         }
     }
@@ -421,3 +422,6 @@ pub fn refer(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRefer
 pub fn of_kind(group: &ApiGroup, kind: &str) -> Option<(ApiResource, ApiCapabilities)> {
     group.resources_by_stability().into_iter().find(|(resource, _)| resource.kind == kind)
 }
+
+#[cfg(test)]
+mod tests;

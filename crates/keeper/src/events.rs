@@ -51,7 +51,7 @@ impl Events {
         Self { client, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Tries to write an event. Fails with [`ApiError::Stale`] if the event exists already: its
+    /// Tries to write an event. Fails with [`ApiError::AlreadyExists`] if the event exists: its
     /// name follows from the record, so that a second write after an error or a crash creates no
     /// second event. Any user may have taken the name for another event: then the event gets
     /// another name.
@@ -66,13 +66,15 @@ impl Events {
         for tries in 0..=OTHER_NAMES {
             event.metadata.name = Some(name.clone());
             let taken = match call(api.create(&PostParams::default(), &event)).await {
-                Err(ApiError::Stale(taken)) => taken,
+                Err(ApiError::AlreadyExists(taken)) => taken,
+                // another request has changed the count of a quota
+                Err(ApiError::Stale(_)) => continue,
                 result => return result.map(drop),
             };
             let found = match call(others.get(&name)).await {
                 Ok(found) if !is_same(&found, &event) => found,
                 // without the right to read events, every event of the name counts
-                Ok(_) | Err(ApiError::Forbidden(_)) => return Err(ApiError::Stale(taken)),
+                Ok(_) | Err(ApiError::Forbidden(_)) => return Err(ApiError::AlreadyExists(taken)),
                 // the other event is gone by now, and the name is free
                 Err(ApiError::NotFound) => continue,
                 Err(error) => return Err(error),
@@ -152,7 +154,16 @@ mod tests {
     /// An API server that keeps events by name. Before each of the first `taken` creations, another
     /// user takes the name.
     fn server(kept: &Arc<Mutex<HashMap<String, Value>>>, taken: usize) -> Client {
-        let (kept, left) = (Arc::clone(kept), Arc::new(Mutex::new(taken)));
+        server_with_quota(kept, taken, 0)
+    }
+
+    /// Such a server, where a quota conflicts with the first `conflicts` creations.
+    fn server_with_quota(
+        kept: &Arc<Mutex<HashMap<String, Value>>>,
+        taken: usize,
+        conflicts: usize,
+    ) -> Client {
+        let (kept, left) = (Arc::clone(kept), Arc::new(Mutex::new((taken, conflicts))));
         let service = tower::service_fn(move |request: Request<Body>| {
             let (kept, left) = (Arc::clone(&kept), Arc::clone(&left));
             async move {
@@ -160,11 +171,15 @@ mod tests {
                 let is_creation = request.method() == Method::POST;
                 let body = request.into_body().collect_bytes().await.unwrap_or_default();
                 let (mut kept, mut left) = (kept.lock(), left.lock());
-                let (status, answer) = if is_creation {
+                let (taken, conflicts) = &mut *left;
+                let (status, answer) = if is_creation && *conflicts > 0 {
+                    *conflicts -= 1;
+                    (409, json!({"status": "Failure", "message": "no", "reason": "Conflict", "code": 409}))
+                } else if is_creation {
                     let mut event: Value = serde_json::from_slice(&body).unwrap();
                     let name = event["metadata"]["name"].as_str().unwrap().to_owned();
-                    if *left > 0 {
-                        *left -= 1;
+                    if *taken > 0 {
+                        *taken -= 1;
                         let late = "9999-12-31T23:59:59.000000Z";
                         let metadata = json!({"name": name, "uid": name, "managedFields": [{"time": late}]});
                         let foreign = json!({"metadata": metadata, "eventTime": late, "note": "x"});
@@ -201,10 +216,22 @@ mod tests {
             let again = Events { instance: "another keeper".into(), ..events.clone() };
             let exists = again.write(&record, now).await;
             if taken < OTHER_NAMES {
-                assert!(matches!(exists, Err(ApiError::Stale(_))), "{taken}: {exists:?}");
+                assert!(matches!(exists, Err(ApiError::AlreadyExists(_))), "{taken}: {exists:?}");
             }
             let ours = kept.lock().values().filter(|event| event["note"] == "told").count();
             assert!(ours == 1 || taken == OTHER_NAMES, "{taken}: {ours}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_whose_creation_conflicts_with_the_count_of_a_quota_is_not_taken_for_written() {
+        for (conflicts, expected) in [(1, 1), (OTHER_NAMES, 1), (usize::MAX, 0)] {
+            let kept = Arc::default();
+            let events = Events::new(server_with_quota(&kept, 0, conflicts));
+            let record = event_record("web", "6ccd780c", EventReason::MaxDurationExceeded);
+            let written = events.write(&record, Timestamp::UNIX_EPOCH).await;
+            assert_eq!((kept.lock().len(), written.is_ok()), (expected, expected == 1), "{conflicts}");
+            assert!(written.err().is_none_or(|error| error.is_open()), "it is tried again");
         }
     }
 

@@ -73,9 +73,13 @@ pub enum ApiError {
     /// This process lacks the right.
     #[error("forbidden: {0}")]
     Forbidden(String),
-    /// The object was changed, or replaced by another of the same name, since it was read.
+    /// The object was changed, or replaced by another of the same name, since it was read. Of a
+    /// creation: another request has changed the count of a quota.
     #[error("changed since it was read: {0}")]
     Stale(String),
+    /// An object of this name exists, so none was created.
+    #[error("exists already: {0}")]
+    AlreadyExists(String),
     /// Other managers own these fields, and the apply didn't force them.
     #[error("owned by others: {}", .0.join(", "))]
     Owned(Vec<String>),
@@ -126,6 +130,7 @@ impl ApiError {
             500 if has("field not declared in schema") => Self::UnknownField(status.message),
             // the answer when etcd's limit is exceeded
             500 if has("request is too large") => Self::Refused(status.message),
+            409 if status.is_already_exists() => Self::AlreadyExists(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
             409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
             422 if is_about(&status, "metadata.uid") => Self::Stale(status.message),
@@ -226,5 +231,17 @@ mod tests {
         let full = "Deployment.apps \"metadata.uid\" is invalid: metadata.annotations: Too long";
         assert!(of(422, full, &["metadata.annotations"]).is_refusal());
         assert!(of(422, full, &[]).is_refusal());
+    }
+    #[test]
+    fn only_the_reason_tells_an_object_that_exists_from_a_conflict() {
+        let of = |reason: &str| -> ApiError {
+            let message = "Operation cannot be fulfilled on resourcequotas \"quota\": it already exists";
+            let status = json!({"status": "Failure", "code": 409, "message": message, "reason": reason});
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap())).into()
+        };
+        assert!(matches!(of("AlreadyExists"), ApiError::AlreadyExists(_)));
+        for reason in ["Conflict", ""] {
+            assert!(matches!(of(reason), ApiError::Stale(_)), "{reason:?}");
+        }
     }
 }

@@ -268,8 +268,8 @@ impl EventQueue {
         lease.work.untried.lock().take();
         let event = Arc::clone(&lease.work);
         match result {
-            // a stale event has been written before
-            Ok(()) | Err(ApiError::Stale(_)) => {
+            // an event that exists has been written before
+            Ok(()) | Err(ApiError::AlreadyExists(_)) => {
                 self.note_written(&lease);
                 lease.done();
                 self.metrics.events.inc([&label(EventResult::Written)]);
@@ -396,7 +396,7 @@ mod tests {
         let queue = queue();
         queue.extend(events("a", 1).chain(events("a", 1)));
         assert_eq!(queue.work.waiting(), 1);
-        assert_eq!(try_all(&queue, |_| Err(ApiError::Stale("exists".into()))), 1, "it is done");
+        assert_eq!(try_all(&queue, |_| Err(ApiError::AlreadyExists("exists".into()))), 1, "it is done");
         assert!(is_empty(&queue));
         queue.extend(events("a", 2));
         queue.record_first(Vec::new(), vec![event("a", "1")]).now_or_never();

@@ -295,7 +295,7 @@ async fn an_event_that_exists_already_or_is_refused_silences_no_message() {
     let metrics = Metrics::register(&mut Registry::default());
     let queue = EventQueue::new(metrics, EventOutbox::default(), messages);
     for (time, result) in [
-        ("2026-01-02T03:04:05Z", ApiError::Stale(String::new())),
+        ("2026-01-02T03:04:05Z", ApiError::AlreadyExists(String::new())),
         ("2026-01-02T03:04:06Z", ApiError::Forbidden(String::new())),
     ] {
         queue.extend([event(EventReason::RunEnded, time)]);
