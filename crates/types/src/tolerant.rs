@@ -4,7 +4,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::Resource;
+use kube::{Resource, core::Object};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error as _},
@@ -48,6 +48,8 @@ pub trait TolerantObject: DeserializeOwned {
 }
 
 impl TolerantObject for Job {}
+
+impl<P: Clone, U: Clone> TolerantObject for Object<P, U> where Self: DeserializeOwned {}
 
 impl<K> Tolerant<K> {
     /// Returns the object, or the reason why it can't be read.

@@ -22,7 +22,10 @@ use tenure_service::{
     log::with_causes,
     pages::{ListPages, PageSize},
 };
-use tenure_types::keys::EVICTION_RESPONDER;
+use tenure_types::{
+    keys::EVICTION_RESPONDER,
+    tolerant::{Tolerant, UnreadableObject},
+};
 use tracing::{debug, warn};
 
 use super::{Guard, subject::PodRemoval};
@@ -206,13 +209,23 @@ impl EvictionResponder {
 
     /// Responds to all Evictions that name this responder. Fails if they can't be listed.
     async fn respond(&self, client: &Client) -> Result<(), ApiError> {
-        let api = Api::<Eviction>::all_with(client.clone(), &resource());
+        let api = Api::<Tolerant<Eviction>>::all_with(client.clone(), &resource());
         let labels = format!("{EVICTION_RESPONDER} in (responder,requester-responder)");
-        let (mut size, mut all) = (PageSize::default(), Vec::new());
+        let (mut size, mut all, mut unreadable) = (PageSize::default(), Vec::new(), None);
         let mut pages = ListPages::new(api, ListParams::default().labels(&labels), None, &mut size);
         // all pages before the first write: a list ends if it takes minutes
         while let Some(page) = call(pages.next()).await? {
-            all.extend(page.into_iter().filter_map(WaitingEviction::read));
+            for Tolerant(eviction) in page {
+                match eviction {
+                    Ok(eviction) => all.extend(WaitingEviction::read(eviction)),
+                    Err(odd) => {
+                        unreadable.get_or_insert(odd);
+                    }
+                }
+            }
+        }
+        if let Some(UnreadableObject { error, metadata: ObjectMeta { namespace, name, .. } }) = unreadable {
+            warn!(namespace, name, error, "An Eviction can't be read, and is left out");
         }
         let (mut has_failed, mut written) = (false, 0_usize);
         for eviction in in_turns(all, WaitingEviction::place) {
@@ -253,7 +266,7 @@ impl EvictionResponder {
             // strategic: other responders' entries stay as they are
             "status": {"responders": [answer]},
         });
-        let api = Api::<Eviction>::namespaced_with(client.clone(), namespace, &resource());
+        let api = Api::<Tolerant<Eviction>>::namespaced_with(client.clone(), namespace, &resource());
         self.limit.until_ready().await;
         call(api.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))).await?;
         let until = verdict.hold.and_then(|hold| hold.until).map(tracing::field::display);
@@ -287,6 +300,7 @@ fn resource() -> ApiResource {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::ObjectList;
     use tenure_policy::preemption::Rule;
 
     use super::*;
@@ -366,6 +380,18 @@ mod tests {
         for until in [Some(Timestamp::MAX), Some(at(20)), None] {
             assert_eq!(answer(entry(None, None), until)["expectedCompletionTime"], Value::Null);
         }
+    }
+
+    #[test]
+    fn forged_managed_fields_make_no_eviction_unreadable_and_one_that_is_hides_no_other() {
+        let late = json!([{"manager": "me", "time": "9999-12-31T23:59:59Z"}]);
+        let list = json!({"kind": "EvictionList", "apiVersion": "v1", "metadata": {}, "items": [
+            {"metadata": {"name": "a", "managedFields": late}, "spec": {}},
+            {"metadata": {"name": "odd"}, "spec": 5},
+            {"metadata": {"name": "c"}, "spec": {}},
+        ]});
+        let list: ObjectList<Tolerant<Eviction>> = serde_json::from_str(&list.to_string()).unwrap();
+        assert_eq!(list.items.iter().map(|of| of.0.is_ok()).collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]
