@@ -3,7 +3,13 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Resource, core::Object};
 use serde::{
     Deserialize, Deserializer,
@@ -47,7 +53,11 @@ pub trait TolerantObject: DeserializeOwned {
     }
 }
 
+impl TolerantObject for ClusterRole {}
+impl TolerantObject for ClusterRoleBinding {}
 impl TolerantObject for Job {}
+impl TolerantObject for Role {}
+impl TolerantObject for RoleBinding {}
 
 impl<P: Clone, U: Clone> TolerantObject for Object<P, U> where Self: DeserializeOwned {}
 

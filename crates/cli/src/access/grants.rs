@@ -11,12 +11,13 @@ use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
 use kube::{Api, Resource, ResourceExt};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use tenure_policy::expiry::Family;
+use tenure_types::tolerant::{Tolerant, TolerantObject};
 
 use super::{USE, mode, you_may_use};
 use crate::{
-    cluster::{ClusterReader, explain, is_forbidden, objects, qualified},
+    cluster::{ClusterReader, explain, is_forbidden, objects, qualified, readable},
     print::TablePart,
 };
 
@@ -76,12 +77,12 @@ async fn read_grants(
     right: (&[Family], &str),
 ) -> Result<Result<Vec<QueueGrant>, String>> {
     let all = || cluster.client.clone();
-    let (roles, of_cluster) = (cluster.api::<Role>(namespace), Api::<ClusterRole>::all(all()));
-    let bindings = cluster.api::<RoleBinding>(namespace);
+    let (roles, bindings) = (cluster.api(namespace), cluster.api(namespace));
     let read = async {
-        let roles = list(roles).await?;
-        let of_cluster = list(of_cluster).await?;
-        Ok((roles, of_cluster, list(bindings).await?, list(Api::<ClusterRoleBinding>::all(all())).await?))
+        let roles = list::<Role>(roles).await?;
+        let of_cluster = list::<ClusterRole>(Api::all(all())).await?;
+        let bindings = list::<RoleBinding>(bindings).await?;
+        Ok((roles, of_cluster, bindings, list::<ClusterRoleBinding>(Api::all(all())).await?))
     };
     let (roles, of_cluster, bindings, bindings_of_cluster) = match read.await {
         Ok(read) => read,
@@ -143,18 +144,20 @@ enum ListError {
     Failed(kube::Error),
 }
 
-/// Lists all objects of a kind, page by page.
-async fn list<K>(api: Api<K>) -> Result<Vec<K>, ListError>
+/// Lists all objects of a kind, page by page. Leaves out those that can't be read, with a warning.
+async fn list<K>(api: Api<Tolerant<K>>) -> Result<Vec<K>, ListError>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: TolerantObject + Resource<DynamicType = ()> + Clone + Debug + Send + 'static,
 {
-    objects(api, None).try_concat().await.map_err(|error| {
+    let listed = objects(api, None).try_concat().await.map_err(|error| {
         if is_forbidden(&error) {
             ListError::Forbidden(format!("list {}", qualified(&K::plural(&()), &K::group(&()))))
         } else {
             ListError::Failed(error)
         }
-    })
+    })?;
+    let kind = qualified(&K::kind(&()).to_lowercase(), &K::group(&()));
+    Ok(listed.into_iter().filter_map(|object| readable(&kind, object)).collect())
 }
 
 #[cfg(test)]
