@@ -144,7 +144,7 @@ impl WorkloadRun {
 
 #[cfg(test)]
 mod tests {
-    use tenure_policy::expiry::Clocks;
+    use tenure_policy::{expiry::Clocks, extension::Allowance};
 
     use super::*;
 
@@ -160,13 +160,18 @@ mod tests {
     ) -> WorkloadRun {
         let standing = PodStanding {
             clocks: Clocks { created: at(created), started: started.map(at) },
+            began: started.map(at),
             start: started.map(at),
             is_grouped: false,
             queues: PerFamily::new(|family| (family == Family::Runai).then(|| "q".into())),
+            placed: PerFamily::default(),
             by_default: PerFamily::default(),
+            lending: None,
+            allowance: Allowance::default(),
             own: None,
             extension: jiff::SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
+            expires_by_queue: None,
             lacking: None,
         };
         WorkloadRun::of(standing, exemption)

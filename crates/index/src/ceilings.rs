@@ -272,7 +272,7 @@ impl CeilingIndex {
         uids.extend(deadlines.get(workload).filter(is_alone).map(|_| workload));
         let running = uids.into_iter().filter_map(|uid| {
             let standing = limits::standing(objects, uid, deadlines.get(uid)?);
-            Some((standing.clocks.started?, standing))
+            Some((standing.began?, standing))
         });
         let running: Vec<(Timestamp, PodStanding)> = running.collect();
         let begun = || running.iter().filter(|(since, _)| *since <= asked);

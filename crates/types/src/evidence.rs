@@ -22,6 +22,10 @@ pub struct Evidence {
     /// The queues that the pod's `PodGroup`s named, by API group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queues: BTreeMap<String, String>,
+    /// The queue of the run.ai family whose extensions count, where another queue that the run has
+    /// had ends it earlier. None: those of the queue that ends the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<String>,
     /// The least ceiling that the workload has noted itself since the pod was bound, as people
     /// write durations. None: the workload has noted no ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]

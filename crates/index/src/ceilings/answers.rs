@@ -205,7 +205,6 @@ impl CeilingIndex {
             let (workload, since) = (root.or_else(|| Some(seen.as_ref()?.uid))?, of.clocks.started?);
             going_run(&mut self.objects, namespace, workload, since, of)?.more()
         });
-        let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.queue(Family::Runai)?));
         let rules = self.rules(family, queue);
         let notice = rules.notice.unwrap_or_default();
         let missing = &self.reader.missing;
@@ -224,7 +223,7 @@ impl CeilingIndex {
             outlives: known.is_some_and(ManagedPod::outlives),
             ready_by: known.and_then(ManagedPod::ready_by),
             more,
-            may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
+            may_be_extended: of.is_some_and(|of| !of.allowance.is_none()),
             notice: known.map_or(notice, |of| of.expiry.points(notice, of.expiry.at)),
             slice_delay: rules.slice_delay(),
             on_reversal: rules.on_reversal.unwrap_or_default(),

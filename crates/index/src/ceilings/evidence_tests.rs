@@ -3,9 +3,13 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_policy::expiry::Family;
 use tenure_types::{evidence::Evidence, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
-use crate::ceilings::{CeilingIndex, CeilingOptions};
+use crate::{
+    ceilings::{CeilingIndex, CeilingOptions},
+    times::milliseconds,
+};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -221,4 +225,29 @@ fn evidence_that_a_pod_was_ready_gives_it_no_time_beyond_that_of_a_recovery() {
     index.apply_pod(&unready((false, 1), 2, &forged));
     let unready = |index: &mut CeilingIndex, second| index.counts(at(second), at(second)).unready;
     assert_eq!((unready(&mut index, 20), unready(&mut index, 22)), (0, 1), "it ends earlier");
+}
+
+#[test]
+fn a_queue_that_only_shortens_a_run_is_not_charged_for_it() {
+    let mut index = world();
+    add_queue(&mut index, "long", "1000s");
+    let metadata = |annotations: Value| {
+        pod(&json!({"labels": {"kai.scheduler/queue": "long"}, "annotations": annotations}))
+    };
+    let evidence = serde_json::to_string(&named("short")).unwrap();
+    let forged = metadata(json!({"tenure.dev/evidence": evidence}));
+    index.apply_pod(&forged);
+    assert_eq!(index.next_expiry(), Some(at(100)));
+    let charged = |index: &mut CeilingIndex, pod| index.run_place(pod).unwrap().queues[Family::Runai].clone();
+    assert_eq!(charged(&mut index, &forged).as_deref(), Some("long"));
+    assert_eq!(charged(&mut index, &metadata(json!({"pod-group-name": "gang"}))).as_deref(), Some("short"));
+}
+
+#[test]
+fn an_own_ceiling_alone_makes_no_deletion_a_cut() {
+    let mut index = world();
+    let shorter = pod(&json!({"annotations": {"pod-group-name": "gang", "tenure.dev/max-duration": "1s"}}));
+    index.apply_pod(&shorter);
+    assert_eq!(index.next_expiry(), Some(at(1)));
+    assert_eq!(index.run_place(&shorter).unwrap().deadline, milliseconds(at(100)));
 }

@@ -17,14 +17,14 @@ pub fn going_run(
     standing: &PodStanding,
 ) -> Option<GoingRun> {
     let (family, queue) = standing.ending_queue()?;
-    let limits = objects.limits(family, queue)?;
+    objects.limits(family, queue)?;
     let limited_by = least_extensions(objects.queues[family].tree(), queue).map(str::to_owned);
     let times: Vec<SignedDuration> = objects.grants.of(workload, namespace, since).collect();
     Some(GoingRun {
         queue: queue.to_string(),
         limited_by: limited_by.filter(|_| family == Family::Runai),
         has_ceiling: standing.expires.is_some(),
-        allowance: limits.extensions,
+        allowance: standing.allowance,
         count: times.len().try_into().unwrap_or(u32::MAX),
         total: times.into_iter().fold(SignedDuration::ZERO, SignedDuration::saturating_add),
     })

@@ -3,9 +3,10 @@
 //! own ceiling shortens its run, and never lengthens it.
 
 use arcstr::ArcStr;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
+    extension::Allowance,
     gang::GangShape,
     notice::NoticePoints,
     pod_group::{group_counts, is_shorter},
@@ -48,18 +49,19 @@ pub fn deadlines(
         Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
-    let PodStanding { mut queues, own, .. } = standing;
+    let PodStanding { mut queues, lending, own, .. } = standing;
     // a PodGroup may name anything, of any length: a name that no queue has isn't kept, nor written
     // on pods
     for family in Family::ALL {
         queues[family].take_if(|queue| objects.limits(family, queue).is_none());
     }
+    let lending = lending.filter(|queue| queues[Family::Runai].as_ref() != Some(queue));
     let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
     let own_is_noted = own.is_some_and(|own| {
         objects.owners.own_ceiling(pod.controller) == Some(own)
             || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
     });
-    let run = BoundRun { queues, own, own_is_noted, must_be_ready };
+    let run = BoundRun { queues, lending, own, own_is_noted, must_be_ready };
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
@@ -161,47 +163,75 @@ fn rules(
     PodsReady::applying(nearest, pods_ready)
 }
 
-/// Returns the queue of a pod in a family, and the name that the pod gives if the default queue
-/// counts in its place. A label or a group names the queue. A queue that was fixed when the pod was
-/// bound, or that evidence names, counts instead if its ceiling is shorter, or if nothing else
-/// names a queue.
-fn queue(
+/// The queues that count for a pod in a family.
+#[derive(Default)]
+struct CountingQueues {
+    /// The queue in which schedulers place the pod: the one that its label or group names, or the
+    /// default queue in its place. None: neither names one.
+    placed: Option<ArcStr>,
+    /// The name that the pod gives, if the default queue counts in its place.
+    by_default: Option<ArcStr>,
+    /// The queue that ends the run: the one that the pod names. A queue that was fixed when the pod was bound, or
+    /// that evidence names, counts instead if its ceiling is shorter, or if nothing else names one.
+    ending: Option<ArcStr>,
+    /// The queue that allows the least time beyond the ceiling, of all that the run has had. A queue
+    /// with a short ceiling may allow much more time than others.
+    lending: Option<ArcStr>,
+    /// The least that these queues allow.
+    allowance: Allowance,
+}
+
+/// Finds the queues that count for a pod in a family.
+fn counting_queues(
     objects: &mut ClusterObjects,
     family: Family,
     pod: &ManagedPod,
-    of_group: Option<GroupQueue<ArcStr>>,
-) -> (Option<ArcStr>, Option<ArcStr>) {
-    let name = named_queue(objects, family, pod, of_group);
+    of_group: Option<&GroupQueue<ArcStr>>,
+) -> CountingQueues {
+    let given = pod.queues[family].clone().into_iter().chain(of_group.map(|(name, _)| name.clone()));
+    let given: Vec<ArcStr> = given.map(|name| objects.bound(family, name)).collect();
+    let placed = named_queue(family, pod, of_group, |_, _| false);
+    let placed = placed.map(|name| objects.bound(family, name));
+    let name = named_queue(family, pod, of_group, |of_group, own| {
+        let mut ceiling = |queue: &ArcStr| {
+            let queue = objects.bound(family, queue.clone());
+            objects.limits(family, &queue).and_then(|limits| limits.ceiling)
+        };
+        is_shorter(ceiling(of_group), ceiling(own))
+    });
     let named = name.clone().map(|name| objects.bound(family, name));
     let by_default = name.filter(|name| named.as_ref() != Some(name));
     let [known, noted] = pod.fixed_queues(family);
     // the queue that was fixed is forgotten once it is gone
     let known = known.filter(|queue| objects.limits(family, queue).is_some());
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
-    let queue = known.into_iter().chain(noted).fold(named, |queue, fixed| match queue {
+    let ending = known.into_iter().chain(noted).fold(named, |queue, fixed| match queue {
         Some(queue) if !is_shorter(ceiling(fixed), ceiling(&queue)) => Some(queue),
         _ => Some(fixed.clone()),
     });
-    (queue, by_default)
+    let all = given.iter().chain(known).chain(noted).chain(pod.lending_queues());
+    let allowed = all.filter_map(|queue| Some((objects.limits(family, queue)?.extensions, queue)));
+    let allowed: Vec<(Allowance, &ArcStr)> = allowed.collect();
+    let allowance = allowed.iter().map(|(allowance, _)| *allowance).reduce(Allowance::least);
+    let key = |of: &Allowance| (of.max_total, of.auto_approve, of.max_count.unwrap_or(u32::MAX));
+    let least = allowed.iter().min_by_key(|(of, _)| key(of));
+    let lending = least.map(|(_, queue)| (*queue).clone());
+    CountingQueues { placed, by_default, ending, lending, allowance: allowance.unwrap_or_default() }
 }
 
 /// Returns the queue that a pod names: the queue of its group if the group [counts](group_counts),
-/// else that of its label.
+/// else that of its label. `late` is asked with both if the group was created too late.
 fn named_queue(
-    objects: &mut ClusterObjects,
     family: Family,
     pod: &ManagedPod,
-    of_group: Option<GroupQueue<ArcStr>>,
+    of_group: Option<&GroupQueue<ArcStr>>,
+    late: impl FnOnce(&ArcStr, &ArcStr) -> bool,
 ) -> Option<ArcStr> {
     let own = pod.queues[family].as_ref();
-    let (Some((name, made)), Some(own)) = (&of_group, own) else {
-        return of_group.map(|(name, _)| name).or_else(|| own.cloned());
+    let (Some((name, made)), Some(own)) = (of_group, own) else {
+        return of_group.map(|(name, _)| name).or(own).cloned();
     };
-    let mut ceiling = |queue: &ArcStr| {
-        let queue = objects.bound(family, queue.clone());
-        objects.limits(family, &queue).and_then(|limits| limits.ceiling)
-    };
-    let late = || is_shorter(ceiling(name), ceiling(own));
+    let late = || late(name, own);
     let counts = group_counts(made.map(Milliseconds::get), pod.started.map(Milliseconds::get), late);
     Some(if counts { name.clone() } else { own.clone() })
 }
@@ -222,45 +252,61 @@ pub fn standing_below(
     of_groups: GroupFacts,
 ) -> PodStanding {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
-    let GroupFacts { queues: mut of, own: _, is_grouped, start, lacking } = of_groups;
-    let mut by_default = PerFamily::default();
-    let queues = PerFamily::new(|family| {
-        let (queue, name) = queue(objects, family, pod, of[family].take());
-        by_default[family] = name;
-        queue
-    });
+    let GroupFacts { queues: of, own: _, is_grouped, start, lacking } = of_groups;
+    let mut counting = PerFamily::new(|family| counting_queues(objects, family, pod, of[family].as_ref()));
+    let queues = PerFamily::new(|family| counting[family].ending.take());
+    let placed = PerFamily::new(|family| counting[family].placed.take());
+    let by_default = PerFamily::new(|family| counting[family].by_default.take());
+    let CountingQueues { lending, allowance, .. } = std::mem::take(&mut counting[Family::Runai]);
     // a pod that names no queue of a family has no ceiling there, not even its own
-    let mut ceilings = PerFamily::new(|family| {
-        let of_queue =
-            objects.limits(family, queues[family].as_deref()?)?.ceiling.map(ExtendedDuration::to_signed);
-        of_queue.into_iter().chain(own).min()
-    });
+    let limits = PerFamily::new(|family| objects.limits(family, queues[family].as_deref()?));
     let alone = pod.clocks();
     // the run counts from the pod's own scheduling at the latest: a group can't move its end
     // further
     let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };
+    let began = start.into_iter().chain(pod.began()).min();
     let start = if is_grouped { start } else { pod.scheduled() };
-    let granted = extension(objects, (uid, pod), queues[Family::Runai].as_deref(), clocks);
-    ceilings[Family::Runai] = ceilings[Family::Runai].map(|ceiling| ceiling.saturating_add(granted));
-    let expires = expiry::deadline(clocks, ceilings);
+    let granted = extension(objects, (uid, pod), allowance, began);
+    let end_with = |own: Option<SignedDuration>| {
+        let mut ceilings = PerFamily::new(|family| {
+            limits[family]?.ceiling.map(ExtendedDuration::to_signed).into_iter().chain(own).min()
+        });
+        ceilings[Family::Runai] = ceilings[Family::Runai].map(|ceiling| ceiling.saturating_add(granted));
+        expiry::deadline(clocks, ceilings)
+    };
+    let (expires, expires_by_queue) = (end_with(own), end_with(None));
     let is_extended = matches!(expires, Some((_, Family::Runai)));
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    PodStanding { clocks, start, is_grouped, queues, by_default, own, extension, expires, lacking }
+    PodStanding {
+        clocks,
+        began,
+        start,
+        is_grouped,
+        queues,
+        placed,
+        by_default,
+        lending,
+        allowance,
+        own,
+        extension,
+        expires,
+        expires_by_queue,
+        lacking,
+    }
 }
 
-/// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.
+/// Returns the granted time beyond the ceiling of a pod's run, which began at `began`, as far as its
+/// queues allow.
 fn extension(
-    objects: &mut ClusterObjects,
+    objects: &ClusterObjects,
     (uid, pod): (Uid, &ManagedPod),
-    queue: Option<&str>,
-    clocks: Clocks,
+    allowance: Allowance,
+    began: Option<Timestamp>,
 ) -> SignedDuration {
-    if objects.grants.is_empty() {
+    if objects.grants.is_empty() || allowance.is_none() {
         return SignedDuration::ZERO;
     }
     let workload = objects.owners.root_by_kind(pod.controller).unwrap_or(uid);
-    let allowance = queue.and_then(|queue| objects.limits(Family::Runai, queue)).map(|of| of.extensions);
-    let granted = |since| objects.grants.of(workload, &pod.namespace, since);
-    let total = clocks.started.zip(allowance).map(|(since, of)| of.total(granted(since)));
-    total.unwrap_or_default()
+    let granted = |began| objects.grants.of(workload, &pod.namespace, began);
+    began.map(|began| allowance.total(granted(began))).unwrap_or_default()
 }

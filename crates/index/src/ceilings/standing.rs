@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     ceiling,
     expiry::{Clocks, Family, PerFamily},
+    extension::Allowance,
     ready::{NotReady, PodsReady},
     tree::QueueTree,
 };
@@ -32,6 +33,9 @@ use crate::{
 pub struct PodStanding {
     /// The two clocks that the pod's ceilings run by.
     pub clocks: Clocks,
+    /// The start of the run as far as no tenant can have written it: grants count that were
+    /// requested since then. None: the run hasn't begun.
+    pub began: Option<Timestamp>,
     /// The start of the pod's workload: that of its `PodGroup`, or the scheduling of a pod without
     /// a group. None: the workload hasn't started.
     pub start: Option<Timestamp>,
@@ -40,9 +44,17 @@ pub struct PodStanding {
     /// The pod's queue of each family, which may not exist. None: the pod is in no queue of the
     /// family.
     pub queues: PerFamily<Option<ArcStr>>,
+    /// The queues in which schedulers place the pod: those that its label or group names. They differ
+    /// from `queues` where another queue ends the run earlier. None: neither names one.
+    pub placed: PerFamily<Option<ArcStr>>,
     /// The name of a queue that the workload gives, where no queue has that name and the default
     /// queue counts.
     pub by_default: PerFamily<Option<ArcStr>>,
+    /// The queue of the run.ai family that allows the least time beyond the ceiling, of all that the
+    /// run has had. None: none of them exists.
+    pub lending: Option<ArcStr>,
+    /// The extensions that the run may get: the least of what all its queues allow.
+    pub allowance: Allowance,
     /// The least of the ceilings that people have noted on the pod, its root owner and its
     /// `PodGroup`s.
     pub own: Option<SignedDuration>,
@@ -52,6 +64,8 @@ pub struct PodStanding {
     /// The time at which the run ends, and the family whose ceiling sets it. None: no ceiling
     /// applies.
     pub expires: Option<(Timestamp, Family)>,
+    /// The same without the ceilings that people have noted.
+    pub expires_by_queue: Option<(Timestamp, Family)>,
     /// The lack of ready pods in the pod's `PodGroup`. None: enough pods are ready, or there is no
     /// group.
     pub lacking: Option<NotReady>,
@@ -188,13 +202,14 @@ impl SeenPod {
         // pods may name any queue: usage by queue has only queues that exist, and the empty name
         // for all others
         let existing = |family| {
-            let queue = standing.queue(family)?;
+            let queue = standing.placed[family].as_ref().or(standing.queue(family))?;
             Some(if objects.limits(family, queue).is_some() { queue.clone() } else { ArcStr::new() })
         };
         Some(RunPlace {
             queues: PerFamily::new(existing),
             is_grouped: standing.is_grouped,
-            deadline: standing.expires.filter(|_| !is_exempt).and_then(|(at, _)| milliseconds(at)),
+            // a ceiling that users note and remove would make each deletion a cut
+            deadline: standing.expires_by_queue.filter(|_| !is_exempt).and_then(|(at, _)| milliseconds(at)),
             ready_until: ready_until
                 .filter(|_| !is_exempt && !standing.is_grouped)
                 .and_then(|of| milliseconds(of.at)),

@@ -12,7 +12,9 @@ use tenure_policy::{
     marks::Marks,
     ready::{Cause, LivePod},
 };
-use tenure_types::{ExtendedDuration, duration::for_people, evidence::Evidence, projection};
+use tenure_types::{
+    ExtendedDuration, duration::for_people, evidence::Evidence, podgroup::LONGEST_NAME, projection,
+};
 
 use super::{
     due::{DueKey, DuePod, Task},
@@ -82,6 +84,8 @@ struct RunLimits {
     /// The queues that the pod's labels don't name. They count unless another queue ends the run
     /// earlier.
     queues: PerFamily<Option<ArcStr>>,
+    /// The queue of the run.ai family whose extensions count, where another queue ends the run.
+    lending: Option<ArcStr>,
     /// The least ceiling that the workload has noted itself, as a duration in milliseconds.
     own: Option<Milliseconds>,
     /// The start of the pod that controls this one, or did, if that start is earlier.
@@ -93,6 +97,9 @@ struct RunLimits {
 pub struct BoundRun {
     /// The queues of the pod that exist.
     pub queues: PerFamily<Option<ArcStr>>,
+    /// The queue of the run.ai family that allows the least extensions. None: it is the one that ends
+    /// the run.
+    pub lending: Option<ArcStr>,
     /// The least ceiling that the workload notes. None: the workload notes none that ends the run.
     pub own: Option<SignedDuration>,
     /// True if another object notes that ceiling.
@@ -132,8 +139,9 @@ impl ManagedPod {
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
         let was_bound = self.started.is_some();
-        let mut shared =
-            |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
+        let mut shared = |name: Option<&str>| {
+            name.filter(|name| (1..=LONGEST_NAME).contains(&name.len())).map(|name| names.shared(name))
+        };
         self.queues = PerFamily::new(|family| shared(kueue_queues.queue_of(family, pod)));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
         let stays_bound = was_bound && self.started.is_some();
@@ -142,11 +150,12 @@ impl ManagedPod {
         self.claims_exemption = claimed(pod).is_some();
         self.marks = Marks::of(&pod.metadata);
         self.shown_end = shown_end(&pod.metadata);
-        let Evidence { queues, max_duration, since, was_ready } = Evidence::of(&pod.metadata);
+        let Evidence { queues, extensions, max_duration, since, was_ready } = Evidence::of(&pod.metadata);
         self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
         self.own = in_milliseconds(own.read(AnnotatedKind::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
+            lending: shared(extensions.as_deref()),
             own: in_milliseconds(
                 max_duration.and_then(|text| own_ceiling(&text).counts).map(ExtendedDuration::to_signed),
             ),
@@ -166,7 +175,7 @@ impl ManagedPod {
     /// Fixes the present queues of a bound pod and its workload's own ceiling. Returns true if the
     /// pod lacks evidence of them, or of its readiness.
     pub fn fix(&mut self, run: BoundRun) -> bool {
-        let BoundRun { queues: mut now, own, own_is_noted, must_be_ready } = run;
+        let BoundRun { queues: mut now, lending, own, own_is_noted, must_be_ready } = run;
         if self.started.is_none() {
             return false;
         }
@@ -176,12 +185,14 @@ impl ManagedPod {
             let is_known = known.queues[family].is_some();
             now[family].take().filter(|of| Some(of) != self.queues[family].as_ref() || is_known)
         });
+        let lending = lending.filter(|of| Some(of) != self.queues[Family::Runai].as_ref());
         let own = in_milliseconds(own);
+        let lacks_lending = lending.is_some() && lending != noted.lending;
         let lacks = |family: Family| queues[family].is_some() && queues[family] != noted.queues[family];
         let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
         let lacks_ready = must_be_ready && self.ready_note == ReadyNote::Lacking;
-        let lacks_evidence = lacks_own || lacks_ready || Family::ALL.into_iter().any(lacks);
-        let known = RunLimits { queues, own, since: known.since };
+        let lacks_evidence = lacks_own || lacks_ready || lacks_lending || Family::ALL.into_iter().any(lacks);
+        let known = RunLimits { queues, lending, own, since: known.since };
         if known != RunLimits::default() || noted != RunLimits::default() {
             self.fixed = Some(Box::new(FixedRun { known, noted }));
         }
@@ -195,6 +206,13 @@ impl ManagedPod {
         [of(|fixed| &fixed.known), of(|fixed| &fixed.noted)]
     }
 
+    /// Returns the queues of the run.ai family whose extensions count beside those of the queues that
+    /// the pod names or that were fixed: the one that is known, and the one that it has evidence of.
+    pub fn lending_queues(&self) -> impl Iterator<Item = &ArcStr> {
+        let fixed = self.fixed.as_deref();
+        fixed.into_iter().flat_map(|FixedRun { known, noted }| [&known.lending, &noted.lending]).flatten()
+    }
+
     fn fixed(&self, family: Family) -> Option<&ArcStr> {
         self.fixed_queues(family).into_iter().flatten().next()
     }
@@ -204,6 +222,7 @@ impl ManagedPod {
         let queue = |family: Family| Some((family.row().group.to_owned(), self.fixed(family)?.to_string()));
         Evidence {
             queues: Family::ALL.into_iter().filter_map(queue).collect(),
+            extensions: self.lending_queues().next().map(ToString::to_string),
             max_duration: self.fixed_own().map(in_time_span).map(for_people),
             since: in_time(self.since()),
             was_ready: self.ready_note != ReadyNote::None,
@@ -228,6 +247,13 @@ impl ManagedPod {
     /// Returns the time of the pod's scheduling. None: the pod isn't bound.
     pub fn scheduled(&self) -> Option<Timestamp> {
         in_time(self.started)
+    }
+
+    /// Returns the start of a bound pod's run if the pod is in no `PodGroup`, without the evidence on
+    /// the pod: a tenant may have written that.
+    pub fn began(&self) -> Option<Timestamp> {
+        let since = self.fixed.as_deref().and_then(|fixed| fixed.known.since);
+        in_time(Milliseconds::earliest(Some(self.started?), since))
     }
 
     /// Returns the clocks that ceilings run by if the pod is in no `PodGroup`. The clocks of a

@@ -236,7 +236,7 @@ impl LiveRun {
     }
 
     /// Updates the run by a change of its pod. A place by a `PodGroup` stays when that group is
-    /// gone. None for `place`: it stays.
+    /// gone, and its queues stay when another group has its name. None for `place`: it stays.
     pub fn update(&mut self, run: &PodRun, place: Option<RunPlace>) {
         self.started = run.started.as_millisecond();
         self.preempted = run.preempted;
@@ -244,7 +244,12 @@ impl LiveRun {
             let latest = self.deletion().map_or(deletion.until, |(_, latest)| latest.max(deletion.until));
             self.rare.get_or_insert_default().deletion = Some((deletion, latest));
         }
-        if let Some(place) = place.filter(|place| place.is_grouped || !self.place.is_grouped) {
+        if let Some(mut place) = place.filter(|place| place.is_grouped || !self.place.is_grouped) {
+            for family in Family::ALL.into_iter().filter(|_| self.place.is_grouped) {
+                if let Some(known) = self.place.queues[family].take_if(|queue| !queue.is_empty()) {
+                    place.queues[family] = Some(known);
+                }
+            }
             self.place = place;
         }
     }

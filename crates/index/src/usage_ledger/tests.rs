@@ -134,6 +134,17 @@ fn the_queue_that_a_group_said_stays_when_that_group_is_gone() {
 }
 
 #[test]
+fn a_group_that_is_made_again_moves_no_run_to_another_queue() {
+    let grouped = |queue| place(queue, None).map(|place| RunPlace { is_grouped: true, ..place });
+    let mut ledger = begun(&[]);
+    ledger.apply(seen("a", 11, running(0)), SeenAt::live(at(1)), || grouped(""));
+    ledger.apply(seen("a", 12, running(0)), SeenAt::live(at(2)), || grouped("team"));
+    ledger.apply(seen("a", 13, running(0)), SeenAt::live(at(3)), || grouped("other"));
+    ledger.delete(seen("a", 14, deleted(0, 9)), SeenAt::live(at(9)), || grouped("other"));
+    assert_eq!(seconds(&ledger, "team"), [(UsageEnd::Deleted, 9)]);
+}
+
+#[test]
 fn a_pod_that_the_keeper_ends_counts_so_also_for_the_next_keeper() {
     let mut ledger = begun(&[("a", seen("a", 1, running(0))), ("b", seen("b", 2, running(0)))]);
     let noted = ledger.end(["a", "b", "unknown"].map(Uid::of), note(5, UsageEnd::Cut));

@@ -87,13 +87,13 @@ fn evidence(of: EvidenceObj) -> Option<String> {
 }
 
 /// Evidence as the index has it written.
-pub fn written(EvidenceObj { runai, tensorstack, own, since, was_ready }: EvidenceObj) -> Evidence {
+pub fn written(EvidenceObj { runai, tensorstack, lending, own, since, was_ready }: EvidenceObj) -> Evidence {
     let queues =
         [(Family::Runai, runai.map(runai_name)), (Family::Tensorstack, tensorstack.map(tensorstack_name))];
     let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
     let own = own.map(|own| for_people(SignedDuration::from_micros(own)));
     let (max_duration, since) = (own, since.map(timestamp));
-    Evidence { queues: queues.collect(), max_duration, since, was_ready }
+    Evidence { queues: queues.collect(), extensions: lending.map(runai_name), max_duration, since, was_ready }
 }
 
 /// When the grace period of a pod ends that is deleted as soon as it is created. The API server's sum overflows.

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use tenure_policy::{extension::RequestedRun, judge::RunState};
-use tenure_types::{extension::Extension, projection, runai::v3alpha1::QueueSpec};
+use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
 use super::*;
 use crate::{CeilingIndex, CeilingOptions};
@@ -138,4 +138,65 @@ fn of_several_pods_the_least_that_is_allowed_counts() {
     assert!(run.allowance.is_none());
     assert_eq!(run.limited_by.as_deref(), Some("none"));
     assert!(!state(&mut index, &other, &[]).may_be_extended);
+}
+
+/// A pod of queue `q` that a tenant has given this evidence before it was bound.
+fn forged(scheduled: &str, evidence: &Value) -> projection::Pod {
+    let mut forged = pod("a", Some("job"), scheduled);
+    forged.metadata.annotations = Some([("tenure.dev/evidence".to_owned(), evidence.to_string())].into());
+    forged
+}
+
+#[test]
+fn evidence_of_an_earlier_start_makes_no_earlier_grant_count() {
+    let mut index = index(&json!({"maxTotal": "2h"}));
+    let late = forged("2026-01-01T00:30:01Z", &json!({"since": "2026-01-01T00:10:00Z"}));
+    index.apply_pod(&late);
+    index.apply_extension(&extension("e", "ns", "job", "Granted"));
+    assert_eq!(end(&mut index, &late), at("2026-01-01T01:10:00Z"), "its end only moves earlier");
+    assert_eq!(index.requested_run("ns", Uid::of("job"), at(ASKED)), RequestedRun::Over);
+}
+
+#[test]
+fn a_queue_that_ends_a_run_earlier_gives_it_no_more_time_than_its_others() {
+    let spec = |spec: Value| serde_json::from_value::<QueueSpec>(spec).unwrap();
+    let generous = spec(json!({"maxDuration": "30m", "extensions": {"autoApprove": "2d", "maxTotal": "2d"}}));
+    let mut index = index(&json!({}));
+    index.apply_queue("generous", &generous);
+    let evidence = json!({"queues": {"scheduling.run.ai": "generous"}});
+    let pod = forged("2026-01-01T00:00:00Z", &evidence);
+    index.apply_pod(&pod);
+    index.apply_extension(&extension("e", "ns", "job", "Granted"));
+    assert_eq!(end(&mut index, &pod), at("2026-01-01T00:30:00Z"));
+    let run = going(index.requested_run("ns", Uid::of("job"), at(ASKED)));
+    assert!((run.queue.as_str(), run.allowance.is_none()) == ("generous", true), "{run:?}");
+    assert!(!state(&mut index, &pod, &[]).may_be_extended);
+}
+
+/// The next keeper doesn't know the group that was there before.
+#[test]
+fn a_group_that_is_made_again_with_another_queue_gives_its_pods_no_more_time() {
+    let spec = |spec: Value| serde_json::from_value::<QueueSpec>(spec).unwrap();
+    let group = |queue: &str| {
+        let metadata = json!({"name": "gang", "namespace": "ns", "uid": queue, "creationTimestamp": ASKED});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"queue": queue, "minMember": 1}}))
+            .unwrap()
+    };
+    let mut evidence = json!({"queues": {"scheduling.run.ai": "q"}});
+    for _ in 0..3 {
+        let mut next = index(&json!({}));
+        next.apply_queue("generous", &spec(json!({"maxDuration": "30m", "extensions": {"maxTotal": "2d"}})));
+        next.apply_group(PodGroupKind::Runai, &group("generous"));
+        let mut pod = forged("2026-01-01T00:00:00Z", &evidence);
+        pod.metadata.labels = None;
+        pod.metadata.annotations.as_mut().unwrap().insert("pod-group-name".into(), "gang".into());
+        next.apply_pod(&pod);
+        next.apply_extension(&extension("e", "ns", "job", "Granted"));
+        assert_eq!(end(&mut next, &pod), at("2026-01-01T00:30:00Z"), "{evidence}");
+        if let Some(missing) = next.missing_evidence().pop() {
+            evidence = serde_json::to_value(missing.evidence).unwrap();
+        }
+    }
+    let expected = json!({"queues": {"scheduling.run.ai": "generous"}, "extensions": "q"});
+    assert_eq!(evidence, expected);
 }

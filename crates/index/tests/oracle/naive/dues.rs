@@ -65,6 +65,8 @@ pub struct Bound {
     /// Queues that its labels don't name.
     runai: Option<u8>,
     tensorstack: Option<u8>,
+    /// The queue whose extensions count, where another ends its run.
+    lending: Option<u8>,
     own: Option<Nanos>,
     /// The scheduling of the pod that controls it, or did.
     since: Option<Nanos>,
@@ -334,10 +336,11 @@ impl Naive {
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| created + ceiling);
         let workload = self.root_by_kind(pod.controller).unwrap_or(pod.uid);
-        let more = |started, of: Limits| self.extension(workload, pod.namespace, started, of.extensions);
-        let runai_end = started
-            .zip(ceiling(limits.1))
-            .map(|(started, ceiling)| started + ceiling + limits.1.map_or(0, |of| more(started, of)));
+        // what a tenant may have noted on the pod brings no grant of before it was scheduled
+        let began = start.into_iter().chain(pod.scheduled()).chain(pod.scheduled().and(bound.since)).min();
+        let allowed = self.allowed(pod);
+        let more = began.map_or(0, |began| self.extension(workload, pod.namespace, began, allowed));
+        let runai_end = started.zip(ceiling(limits.1)).map(|(started, ceiling)| started + ceiling + more);
         let expires = match (tensorstack_end, runai_end) {
             (Some(one), Some(other)) if other < one => Some((other, Family::Runai)),
             (Some(one), _) => Some((one, Family::Tensorstack)),
@@ -382,6 +385,28 @@ impl Naive {
         of.into_iter().flatten().min_by_key(|queue| self.ceiling(family, *queue).unwrap_or(Nanos::MAX))
     }
 
+    /// The longest total of extensions and the greatest number that each queue allows that the run has had.
+    fn lenders(&self, pod: &PodObj) -> Vec<(u8, Nanos, Option<u32>)> {
+        let group = pod.keys().find(|key| key.0 == PodGroupKind::Runai);
+        let of_group = group.and_then(|key| self.named_by(key)).and_then(|of| of.queue);
+        let given = [pod.runai, of_group].map(|queue| Some(self.bind(Family::Runai, queue?)));
+        let bound = self.bound(pod);
+        let fixed = [bound.runai, pod.evidence.runai, bound.lending, pod.evidence.lending];
+        let all = given.into_iter().chain(fixed).flatten();
+        let allows = |queue| {
+            let (total, count) = self.runai_limits(queue)?.extensions;
+            Some((queue, total, count))
+        };
+        all.filter_map(allows).collect()
+    }
+
+    /// The least that these allow.
+    fn allowed(&self, pod: &PodObj) -> (Nanos, Option<u32>) {
+        let all = self.lenders(pod);
+        let total = all.iter().map(|(_, total, _)| *total).min();
+        (total.unwrap_or(0), all.into_iter().filter_map(|(.., count)| count).min())
+    }
+
     fn ceiling(&self, family: Family, queue: u8) -> Option<Nanos> {
         match family {
             Family::Runai => self.runai_limits(queue)?.ceiling,
@@ -393,7 +418,7 @@ impl Naive {
     pub fn missing_evidence(&self) -> BTreeMap<u32, EvidenceObj> {
         let missing = |(uid, record): (&u32, &Record)| {
             let pod = &self.pods[uid];
-            let Bound { runai, tensorstack, own, since } = record.bound;
+            let Bound { runai, tensorstack, lending, own, since } = record.bound;
             let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
             let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
             let lacks_own = own.is_some() && !bearers.contains(&own);
@@ -403,11 +428,13 @@ impl Naive {
             let is_missing = (since.is_some() && !is_controlled && !is_shown)
                 || lacks(runai, pod.evidence.runai)
                 || lacks(tensorstack, pod.evidence.tensorstack)
+                || lacks(lending, pod.evidence.lending)
                 || (lacks_own && !self.group_notes(pod, own))
                 || (lacks_ready && self.must_be_ready(pod));
             let evidence = EvidenceObj {
                 runai: runai.or(pod.evidence.runai),
                 tensorstack: tensorstack.or(pod.evidence.tensorstack),
+                lending: lending.or(pod.evidence.lending),
                 own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
                 since: since.into_iter().chain(pod.evidence.since).min(),
                 was_ready: lacks_ready || pod.evidence.was_ready,
@@ -506,7 +533,12 @@ impl Naive {
                 let queue = self.queue_of(pod, family).filter(|queue| self.knows(family, *queue));
                 queue.filter(|queue| Some(*queue) != label || known.queue(family).is_some())
             };
+            let ending = self.queue_of(pod, Family::Runai).filter(|queue| self.knows(Family::Runai, *queue));
+            // the first of several that allow as little
+            let least = |(_, total, count): &(u8, Nanos, Option<u32>)| (*total, count.unwrap_or(u32::MAX));
+            let lending = self.lenders(pod).into_iter().min_by_key(least).map(|(queue, ..)| queue);
             let bound = Bound {
+                lending: lending.filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai),
                 runai: fixed(Family::Runai, pod.runai),
                 tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
                 own: self.own_that_counts(pod).or(known.own),
