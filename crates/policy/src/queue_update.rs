@@ -17,6 +17,10 @@ use crate::{
     review::object::{Metadata, Resource, value},
 };
 
+/// The two forms of a queue's notices. They can't be set beside each other, so a form that a client
+/// writes replaces the other.
+const NOTICES: [&str; 2] = ["expiryNotice", "expiryNotices"];
+
 /// The completion of a write in v2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct V2Completion {
@@ -56,8 +60,12 @@ pub fn kept(new: &RawValue, old: Option<&RawValue>) -> V2Completion {
     let mut kept = V2Completion::default();
     let mut keep = |key: &str, text: Option<&String>| kept.annotations.insert(key.into(), text.cloned());
     let lost = |key| old.annotations.get(key).filter(|_| !new.annotations.contains_key(key));
+    let has_notice = SPEC_ANNOTATIONS
+        .iter()
+        .any(|(field, key)| NOTICES.contains(field) && new.annotations.contains_key(*key));
     for (field, key) in SPEC_ANNOTATIONS {
-        if let Some(text) = lost(key) {
+        let is_replaced = has_notice && NOTICES.contains(&field);
+        if let Some(text) = lost(key).filter(|_| !is_replaced) {
             keep(key, Some(text));
             kept.warnings.push(warning(field, text, &old.name));
         }
@@ -127,6 +135,22 @@ mod tests {
         assert_eq!(kept_of(&of("2h"), &of("1h")), V2Completion::default());
         assert_eq!(kept_of(&of("1h"), &of("1h")), V2Completion::default());
         assert_eq!(kept_of(&of("1h"), &queue(json!({}), json!(null))), V2Completion::default());
+    }
+
+    #[test]
+    fn a_notice_written_in_the_other_form_replaces_the_one_before() {
+        let one = json!({"tenure.dev/expiry-notice": "10m"});
+        let list = json!({"tenure.dev/expiry-notices": r#"["1h","10m"]"#});
+        let of = |annotations: &Value| queue(json!({}), annotations.clone());
+        for (new, old) in [(&list, &one), (&one, &list)] {
+            assert_eq!(kept_of(&of(new), &of(old)), V2Completion::default());
+            let kept = kept_of(&of(&json!({"other": "x"})), &of(old));
+            assert_eq!((kept.annotations.len(), kept.warnings.len()), (1, 1), "none is written");
+        }
+        let mut old = list;
+        old["tenure.dev/max-duration"] = json!("2h");
+        let kept = kept_of(&of(&one), &of(&old)).annotations;
+        assert_eq!(kept, BTreeMap::from([("tenure.dev/max-duration".into(), Some("2h".into()))]));
     }
 
     #[test]

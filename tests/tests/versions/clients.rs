@@ -64,6 +64,26 @@ async fn a_v2_client_may_change_what_it_knows() {
 }
 
 #[tokio::test]
+async fn a_v2_client_may_write_a_notice_in_its_other_form() {
+    let cluster = &world().await.cluster;
+    let one = json!({"expiryNotice": "10m"});
+    create(cluster, &queue(V3, "noticed", &json!({}), &one)).await;
+    let (key, of_list) = ("tenure.dev/expiry-notice", "tenure.dev/expiry-notices");
+    let list = r#"["1h","10m"]"#;
+    for (annotations, expected) in [
+        (json!({key: null, of_list: list}), json!({"expiryNotices": ["1h", "10m"]})),
+        (json!({key: "10m", of_list: null}), one),
+    ] {
+        let patch = json!({"metadata": {"annotations": annotations}}).to_string();
+        let patch = ["patch", V2, "noticed", "--type=merge", "--patch", &patch];
+        let output = cluster.kubectl(&patch).await.unwrap();
+        assert_eq!(output.stderr, "");
+        output.success().unwrap();
+        assert_eq!(seen(cluster, V3, "noticed").await, (expected, Value::Null));
+    }
+}
+
+#[tokio::test]
 async fn a_v2_client_can_not_remove_a_field_of_v3alpha1_and_the_answer_says_who_can() {
     let cluster = &world().await.cluster;
     create(cluster, &queue(V3, "removed", &json!({}), &json!({"maxDuration": "1h"}))).await;
