@@ -6,6 +6,7 @@
 
 mod assets;
 mod child;
+mod connections;
 mod content;
 mod live;
 mod rights;
@@ -145,7 +146,7 @@ impl UiArgs {
         let server = UiServer::bind(self.port, Arc::clone(&live), child, rights).await?;
         server.announce(self.no_browser);
         tokio::select! {
-            ended = server.serve() => ended,
+            () = server.serve() => Ok(()),
             () = refresher.follow(&live) => Ok(()),
             ended = signalled() => ended,
         }

@@ -8,13 +8,14 @@ use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow};
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::Body,
-    extract::{Form, Query, Request, State},
+    extract::{DefaultBodyLimit, Form, Query, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{Html, IntoResponse, Response},
@@ -26,11 +27,13 @@ use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, broadcast::error::RecvError},
+    time::timeout,
 };
 
 use super::{
     assets,
     child::{Child, ChildObject, EXPLAIN},
+    connections::{self, PageConnection},
     content::shown,
     live::Live,
     rights::{Rights, verb_of},
@@ -64,6 +67,12 @@ type SharedPage = State<Arc<PageState>>;
 
 /// The header with the key of the page.
 const KEY: &str = "x-tenure-key";
+
+/// The most bytes of the body of a request. The page sends some hundreds.
+const BODY_BYTES: usize = 4096;
+
+/// The timeout for the body of a sign-in, which anyone may send.
+const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A change that the user has confirmed.
 #[derive(Debug, Deserialize)]
@@ -127,8 +136,8 @@ impl UiServer {
         print_message(&format!("Or open http://127.0.0.1:{port}/ and sign in with the code {code}"));
     }
 
-    /// Serves requests. Returns only with an error.
-    pub async fn serve(self) -> Result<()> {
+    /// Serves requests. Never returns.
+    pub async fn serve(self) {
         let Self { listener, page, .. } = self;
         let signed_in = Router::new()
             .route("/events", get(events))
@@ -142,11 +151,12 @@ impl UiServer {
             .route("/vendor.js", get(|| async { asset("text/javascript", assets::VENDOR) }))
             .route("/signed-in.js", get(|| async { asset("text/javascript", assets::SIGNED_IN_SCRIPT) }))
             .route("/page.css", get(|| async { asset("text/css", assets::STYLE) }))
-            .route("/sign-in", post(exchange))
+            .route("/sign-in", post(exchange).layer(middleware::from_fn(in_time)))
             .merge(signed_in)
+            .layer(DefaultBodyLimit::max(BODY_BYTES))
             .layer(middleware::from_fn(own_requests))
             .with_state(page);
-        axum::serve(listener, router).await.map_err(|error| anyhow!("the server has ended: {error}"))
+        connections::serve(listener, router).await;
     }
 }
 
@@ -192,14 +202,26 @@ fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static 
     (must_name && origin.is_none()).then_some("a change must name its Origin")
 }
 
-/// Lets requests pass that have the cookie and the key.
-async fn only_signed_in(State(page): SharedPage, request: Request, next: Next) -> Response {
+/// Lets requests pass that have the cookie and the key. Their connections keep their places.
+async fn only_signed_in(
+    State(page): SharedPage,
+    Extension(connection): Extension<PageConnection>,
+    request: Request,
+    next: Next,
+) -> Response {
     let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
     if page.is_signed_in(request.headers()) && page.sign_in.is_key(key) {
+        connection.keep();
         next.run(request).await
     } else {
         (StatusCode::UNAUTHORIZED, "sign in first\n").into_response()
     }
+}
+
+/// Refuses a sign-in whose body doesn't come in time.
+async fn in_time(request: Request, next: Next) -> Response {
+    let answer = timeout(SIGN_IN_TIMEOUT, next.run(request)).await;
+    answer.unwrap_or_else(|_| (StatusCode::REQUEST_TIMEOUT, "the code takes too long\n").into_response())
 }
 
 impl PageState {
@@ -337,5 +359,82 @@ impl PageState {
         };
         let object = ChildObject::new(text("namespace"), text("workload"))?;
         Ok(serde_json::to_value(self.child.change(verb, &object, more.as_deref()).await?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
+        net::TcpStream,
+        time::{Instant, pause},
+    };
+
+    use super::*;
+    use crate::ui::{
+        connections::{CONNECTIONS, HEADER_TIMEOUT},
+        content::PageLook,
+    };
+
+    /// Opens a connection, and sends a request.
+    async fn send(address: SocketAddr, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Returns all bytes from the server until it closes the connection. A reset is an end as well.
+    async fn read(stream: &mut TcpStream) -> String {
+        let mut bytes = Vec::new();
+        let read = async { while stream.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {} };
+        timeout(2 * HEADER_TIMEOUT, read).await.unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// Waits for the next event of a stream.
+    async fn next_event(lines: &mut Lines<BufReader<TcpStream>>) {
+        while !lines.next_line().await.unwrap().unwrap().starts_with("data: ") {}
+    }
+
+    #[tokio::test]
+    async fn connections_that_say_nothing_and_bodies_that_never_end_keep_no_page_waiting() {
+        let live = Arc::new(Live::new(PageLook::default()));
+        let child = Child { connect: Vec::new(), token: None, reading: Vec::new(), namespace: None };
+        let server = UiServer::bind(0, Arc::clone(&live), child, None).await.unwrap();
+        let (address, page) = (server.address, Arc::clone(&server.page));
+        tokio::spawn(server.serve());
+        let (cookie, key) = page.sign_in.exchange(&page.sign_in.code()).unwrap().unwrap();
+        let of_user = format!("Host: localhost\r\nCookie: {cookie}\r\n{KEY}: {key}\r\n\r\n");
+        let mut events =
+            BufReader::new(send(address, &format!("GET /events HTTP/1.1\r\n{of_user}")).await).lines();
+        next_event(&mut events).await;
+
+        let begun = Instant::now();
+        let mut silent = Vec::new();
+        for _ in 0..2 * CONNECTIONS {
+            silent.push(send(address, "").await);
+        }
+        let entry = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let entry = read(&mut send(address, entry).await).await;
+        assert!(entry.contains("Sign in"), "{entry}");
+        assert_eq!(read(&mut silent[0]).await, "");
+        assert!(begun.elapsed() < HEADER_TIMEOUT, "the oldest one makes way");
+
+        pause();
+        for stream in &mut silent {
+            assert_eq!(read(stream).await, "");
+        }
+        let sign_in = async |length: usize, body: &str| {
+            let form = "Content-Type: application/x-www-form-urlencoded";
+            let head = format!("POST /sign-in HTTP/1.1\r\nHost: localhost\r\n{form}");
+            let request = format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+            read(&mut send(address, &request).await).await
+        };
+        let slow = sign_in(10, "code=").await;
+        assert!(slow.starts_with("HTTP/1.1 408 "), "{slow}");
+        let long = sign_in(BODY_BYTES + 1, &"a".repeat(BODY_BYTES + 1)).await;
+        assert!(long.starts_with("HTTP/1.1 413 "), "{long}");
+        live.show(PageLook::default(), Duration::ZERO);
+        next_event(&mut events).await;
     }
 }
