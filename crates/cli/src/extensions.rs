@@ -146,6 +146,15 @@ fn workload(extension: &Extension) -> String {
     format!("{}/{}", target.kind.to_lowercase(), target.name)
 }
 
+/// Returns the workload, the requester and the reason of a request. A user may replace a listed
+/// request by another one of the same name: the text shows which one was decided.
+fn request(extension: &Extension) -> String {
+    let user = extension.spec.requested_by.as_ref();
+    let user = user.map_or_else(String::new, |user| format!(", requested by {user}"));
+    let reason = extension.spec.reason.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
+    printable(&format!("{}{user}{reason}", workload(extension)))
+}
+
 impl ApproveArgs {
     /// Approves the requests, one after the other. The first refusal ends the command.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
@@ -199,8 +208,7 @@ impl ReviewerDecision {
             let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
             let written = extensions.patch_status(name, &how, &patch).await;
             written.map_err(|error| self.explain(error, &cluster.namespace))?;
-            let workload = printable(&workload(&found));
-            print(&format!("extension.tenure.dev/{name} {decision} {workload}\n"))?;
+            print(&format!("extension.tenure.dev/{name} {decision} {}\n", request(&found)))?;
         }
         Ok(())
     }
@@ -296,6 +304,14 @@ old       job/train   2h         Used      1h        eva            3h
         let wide = rows(Some(Format::Wide), true);
         assert!(wide.starts_with("NAMESPACE   NAME"), "{wide}");
         assert!(wide.contains("nearly\u{fffd}done") && wide.contains("ada"), "{wide}");
+    }
+
+    #[test]
+    fn a_decision_names_workload_requester_and_reason() {
+        let mut found = extension("a", "2026-01-01T00:00:00Z", &json!(null));
+        assert_eq!(request(&found), "job/train, requested by eva (nearly\u{fffd}done)");
+        (found.spec.requested_by, found.spec.reason) = (None, None);
+        assert_eq!(request(&found), "job/train");
     }
 
     #[test]

@@ -43,11 +43,12 @@ async fn users_ask_and_approvers_decide_by_the_plugin() {
     assert!(!done && refused.contains("asks for 2h: --duration 3h is more"), "{refused}");
     let (done, approved, why) = plugin(&namespace, &["approve", name, "--duration", "90m"]).await;
     assert!(done, "{why}");
-    assert_eq!(approved, format!("extension.tenure.dev/{name} approved: 90m for job/train\n"));
+    let expected = format!("extension.tenure.dev/{name} approved: 90m for job/train, requested by ");
+    assert!(approved.starts_with(&expected) && approved.ends_with(" (the last epoch)\n"), "{approved}");
     let (_, explained, _) = plugin(&namespace, &["explain", "job/train"]).await;
     assert!(explained.contains("its run was granted 2h30m beyond that ceiling"), "{explained}");
     let (done, denied, _) = plugin(&namespace, &["deny", name, "--message", "maintenance"]).await;
-    assert!(done && denied.ends_with(" denied: job/train\n"), "{denied}");
+    assert!(done && denied.contains(" denied: job/train, requested by "), "{denied}");
     let (_, listed, _) = plugin(&namespace, &["extensions", "-o", "json"]).await;
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(
