@@ -92,6 +92,25 @@ impl ClusterReader {
         }
     }
 
+    /// Passes the objects of a type in a namespace, or in all namespaces, to `take`, page by page.
+    /// `fields` is a field selector.
+    pub async fn each<K>(
+        &self,
+        namespace: Option<&str>,
+        fields: Option<&'static str>,
+        mut take: impl FnMut(K),
+    ) -> kube::Result<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut pages = objects(self.api(namespace), fields);
+        while let Some(page) = pages.try_next().await? {
+            page.into_iter().for_each(&mut take);
+        }
+        Ok(())
+    }
+
     /// Returns the namespace whose pods count: the one that is named; otherwise None for all
     /// namespaces, or that of the context if the user may not list the pods of all. Warns in the
     /// last case.

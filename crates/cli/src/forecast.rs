@@ -12,7 +12,6 @@ mod tests;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
 use tenure_types::ExtendedDuration;
 
 use crate::{
@@ -90,12 +89,10 @@ impl ForecastArgs {
             wanted.is_none() || connect.named_namespace().is_none(),
             "--for needs the pods of all namespaces, because each takes room: leave out -n"
         );
-        let (t9k, longest) = (&self.t9k_system_namespace, self.max_termination_grace.to_signed());
         let cluster = if self.input.filename.is_empty() {
-            ClusterRoom::of_cluster(connect, t9k, config, self.input.now, longest, wanted.is_some()).await?
+            ClusterRoom::of_cluster(&self, connect, config).await?
         } else {
-            let now = self.input.now.unwrap_or_else(Timestamp::now);
-            ClusterRoom::of_files(&self.input.filename, t9k, &config, now, longest)?
+            ClusterRoom::of_files(&self, &config)?
         };
         let forecast = Forecast::new(&cluster, self.by == Grouping::Node, wanted.as_ref())?;
         self.output.show(&forecast, || forecast.text(self.resources, self.rows))

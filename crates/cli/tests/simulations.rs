@@ -331,3 +331,14 @@ fn room_for_a_job_is_there_by_a_time_or_never_and_it_is_said_what_stands_in_the_
     let (_, err, code) = run(&directory, "forecast -f cluster.yaml --for cluster.yaml");
     assert!(code == 1 && err.contains("--for cluster.yaml: has 4 objects: must have one"), "{err}");
 }
+
+#[test]
+fn a_pod_and_a_node_that_files_have_twice_count_once() {
+    let (_, objects) = CLUSTER.split_once("---\n").unwrap();
+    let (twice, job) = ([CLUSTER, objects].join("---\n"), job(8, 1));
+    let directory = with(&[("once.yaml", CLUSTER), ("twice.yaml", &twice), ("job.yaml", &job)]);
+    let forecast = |file: &str| {
+        good(&directory, &format!("forecast -f {file} --now 2026-01-01T01:00:00Z --for job.yaml"))
+    };
+    assert_eq!(forecast("twice.yaml"), forecast("once.yaml"));
+}

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    bound::{Amounts, NodeRoom, give, room_by},
+    bound::{Amounts, NodeRoom, Occupant, add, room_by},
     demand::{demands, room},
-    occupants::{ClusterRoom, NodeOccupant},
+    occupants::ClusterRoom,
 };
 use crate::{
     input::Document,
@@ -138,10 +138,10 @@ impl Forecast {
 }
 
 /// Returns a row for each end of pods, with the sum of all amounts up to then, in all or by node.
-fn free_by(occupants: &[NodeOccupant], now: Timestamp, by_node: bool) -> Vec<FreedAmounts> {
-    let ends = occupants.iter().filter_map(|NodeOccupant { held, .. }| {
-        Some((by_node.then_some(&held.node), held.until?.max(now), &held.requests))
-    });
+fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreedAmounts> {
+    let ends = occupants
+        .iter()
+        .filter_map(|of| Some((by_node.then_some(&of.node), of.until?.max(now), &of.requests)));
     let (mut ends, mut rows): (Vec<_>, Vec<FreedAmounts>) = (ends.collect(), Vec::new());
     ends.sort_by_key(|(node, by, _)| (*node, *by));
     for (node, by, requests) in ends {
@@ -151,21 +151,21 @@ fn free_by(occupants: &[NodeOccupant], now: Timestamp, by_node: bool) -> Vec<Fre
             FreedAmounts { by, node: node.cloned(), pods: 0, free: sum.unwrap_or_default() }
         });
         row.pods += 1;
-        give(&mut row.free, requests);
+        add(&mut row.free, requests, 1);
         rows.push(row);
     }
     rows
 }
 
 /// Returns the pods that no ceiling ends, counted by reason and queue.
-fn staying(occupants: &[NodeOccupant]) -> Vec<StayingPods> {
+fn staying(occupants: &[Occupant]) -> Vec<StayingPods> {
     let mut all = BTreeMap::new();
-    for NodeOccupant { held, queue, stays, .. } in occupants {
+    for Occupant { requests, queue, stays, .. } in occupants {
         let Some(reason) = *stays else { continue };
         let new = || StayingPods { reason, queue: queue.clone(), pods: 0, held: Amounts::new() };
         let of: &mut StayingPods = all.entry((reason, queue)).or_insert_with(new);
         of.pods += 1;
-        give(&mut of.held, &held.requests);
+        add(&mut of.held, requests, 1);
     }
     all.into_values().collect()
 }
@@ -178,18 +178,16 @@ impl WorkloadRoom {
         // each pod of the workload may run on each of these nodes
         let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
         let nodes: Vec<NodeRoom> = nodes.map(room).collect();
-        let all = demands.iter().flat_map(|(demand, pods)| {
-            repeat_n(demand.requests.clone(), usize::try_from(*pods).unwrap_or(usize::MAX))
-        });
-        let all: Vec<Amounts> = all.collect();
+        let all = demands.iter().flat_map(|(demand, pods)| repeat_n(&demand.requests, *pods));
+        let all: Vec<&Amounts> = all.collect();
         let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        let there = occupants.iter().filter(|of| names.contains(of.held.node.as_str()));
+        let there = occupants.iter().filter(|of| names.contains(of.node.as_str()));
         let floors: Vec<Timestamp> = there.filter_map(|of| of.floor_until).collect();
         let needs = demands.iter().any(|(demand, _)| demand.needs.is_some()).then_some(NEEDS);
         Ok(Self {
             workload: format!("{}/{}", document.kind.to_lowercase(), document.name().unwrap_or_default()),
             pods: all.len(),
-            by: room_by(&nodes, occupants.iter().map(|of| &of.held), &all, *now),
+            by: room_by(&nodes, occupants, all, *now),
             nodes: nodes.len(),
             protected: floors.len(),
             protected_until: floors.into_iter().max(),

@@ -13,13 +13,20 @@ use jiff::Timestamp;
 /// Amounts by resource, as the scheduler counts them: CPUs in thousandths, all else in whole units.
 pub type Amounts = BTreeMap<String, i64>;
 
-/// The room that a pod holds on its node.
-#[derive(Clone, Debug)]
-pub struct HeldRoom {
+/// A pod on a node, and the bound of its stay.
+#[derive(Clone, Debug, Default)]
+pub struct Occupant {
     pub node: String,
+    /// The room that the pod holds on the node.
     pub requests: Amounts,
     /// The time by which the pod has ended at the latest. None: no ceiling ends it.
     pub until: Option<Timestamp>,
+    /// The queue whose ceiling ends the pod.
+    pub queue: Option<String>,
+    /// The reason why no ceiling ends the pod. None: a ceiling or a deletion ends it.
+    pub stays: Option<&'static str>,
+    /// The end of the longest floor that protects the pod. None: it isn't protected now.
+    pub floor_until: Option<Timestamp>,
 }
 
 /// A node on which the pods of a workload may run.
@@ -33,10 +40,10 @@ pub struct NodeRoom {
 /// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or
 /// the end of a pod. None: not even the ends of all pods make enough room. All pods on the nodes
 /// must be in `held`.
-pub fn room_by<'h>(
+pub fn room_by(
     nodes: &[NodeRoom],
-    held: impl IntoIterator<Item = &'h HeldRoom>,
-    demands: &[Amounts],
+    held: &[Occupant],
+    mut demands: Vec<&Amounts>,
     now: Timestamp,
 ) -> Option<Timestamp> {
     let mut free: Vec<Amounts> = nodes.iter().map(|node| node.allocatable.clone()).collect();
@@ -44,71 +51,52 @@ pub fn room_by<'h>(
     let mut ends = Vec::new();
     for pod in held {
         let Some(place) = places.get(pod.node.as_str()).copied() else { continue };
-        free.get_mut(place).into_iter().for_each(|free| take(free, &pod.requests));
+        free.get_mut(place).into_iter().for_each(|free| add(free, &pod.requests, -1));
         ends.extend(pod.until.map(|until| (until.max(now), place, &pod.requests)));
     }
     ends.sort_by_key(|(until, ..)| *until);
-    let mut sorted: Vec<&Amounts> = demands.iter().collect();
     // the largest demand first
-    sorted.sort_by_key(|demand| Reverse(demand.values().copied().max()));
+    demands.sort_by_key(|demand| Reverse(demand.values().copied().max()));
     let fits_after = |number: usize| {
         let mut free = free.clone();
         for (_, place, requests) in ends.iter().take(number) {
-            free.get_mut(*place).into_iter().for_each(|free| give(free, requests));
+            free.get_mut(*place).into_iter().for_each(|free| add(free, requests, 1));
         }
-        fit(free, &sorted)
+        fit(free, &demands)
     };
+    // first-fit may fail with more room: room that is there now is asked for first
     if fits_after(0) {
         return Some(now);
     }
-    let (mut too_few, mut enough) = (0, ends.len());
-    if !fits_after(enough) {
-        return None;
-    }
-    while enough.saturating_sub(too_few) > 1 {
-        let between = too_few.midpoint(enough);
-        if fits_after(between) { enough = between } else { too_few = between }
-    }
-    ends.get(enough.checked_sub(1)?).map(|(until, ..)| *until)
+    let numbers: Vec<usize> = (1..=ends.len()).collect();
+    let enough = numbers.partition_point(|number| !fits_after(*number));
+    ends.get(enough).map(|(until, ..)| *until)
 }
 
 /// True if all pods fit, each on the first node that has room for it.
 fn fit(mut free: Vec<Amounts>, demands: &[&Amounts]) -> bool {
-    // equal pods needn't look again at nodes that were too full for the pod before
-    let (mut before, mut from) = (None, 0_usize);
+    let (mut before, mut from) = (None, 0);
     demands.iter().all(|demand| {
-        if before != Some(*demand) {
-            (before, from) = (Some(*demand), 0);
-        }
-        let place = free.iter().skip(from).position(|free| has(free, demand));
-        let Some(node) = place.map(|place| place.saturating_add(from)) else { return false };
+        // equal pods needn't look again at nodes that were too full for the pod before
+        from = if before == Some(demand) { from } else { 0 };
+        before = Some(demand);
+        let place = free.iter_mut().enumerate().skip(from).find(|(_, free)| has(free, demand));
+        let Some((node, free)) = place else { return false };
         from = node;
-        if let Some(free) = free.get_mut(node) {
-            take(free, demand);
-        }
+        add(free, demand, -1);
         true
     })
 }
 
 /// True if there is enough of each resource that is asked for.
 fn has(free: &Amounts, demand: &Amounts) -> bool {
-    demand
-        .iter()
-        .all(|(resource, amount)| *amount <= 0 || free.get(resource).copied().unwrap_or(0) >= *amount)
+    demand.iter().all(|(of, amount)| *amount <= 0 || free.get(of).is_some_and(|free| free >= amount))
 }
 
-/// Subtracts amounts. The result may be negative.
-fn take(free: &mut Amounts, amounts: &Amounts) {
-    for (resource, amount) in amounts {
-        let free = free.entry(resource.clone()).or_default();
-        *free = free.saturating_sub(*amount);
-    }
-}
-
-/// Adds amounts.
-pub fn give(sum: &mut Amounts, amounts: &Amounts) {
+/// Adds amounts this number of times. A negative number subtracts them: the sum may be negative.
+pub fn add(sum: &mut Amounts, amounts: &Amounts, times: i64) {
     for (resource, amount) in amounts {
         let sum = sum.entry(resource.clone()).or_default();
-        *sum = sum.saturating_add(*amount);
+        *sum = sum.saturating_add(amount.saturating_mul(times));
     }
 }

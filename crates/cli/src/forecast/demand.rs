@@ -18,7 +18,7 @@ use super::bound::{Amounts, NodeRoom};
 use crate::input::Document;
 
 /// The largest number of pods of a workload.
-const MOST_PODS: u64 = 100_000;
+const MOST_PODS: usize = 100_000;
 
 /// The resource of which each pod takes one.
 pub const PODS: &str = "pods";
@@ -35,15 +35,15 @@ pub struct Demand {
 
 /// Returns the pods of a workload: each template with its number of pods. An error: an unknown
 /// kind, a template that can't be read, or no pods or too many.
-pub fn demands(document: &Document) -> Result<Vec<(Demand, u64)>> {
+pub fn demands(document: &Document) -> Result<Vec<(Demand, usize)>> {
     let Document { source, kind, value, .. } = document;
-    let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64);
+    let number = |of: &Value, path: &str| usize::try_from(of.pointer(path)?.as_u64()?).ok();
     let of_job = |job: &Value| {
-        let most = number(job, "/completions").unwrap_or(u64::MAX);
+        let most = number(job, "/completions").unwrap_or(usize::MAX);
         (job.get("template").cloned().unwrap_or_default(), number(job, "/parallelism").unwrap_or(1).min(most))
     };
     let spec = value.get("spec").with_context(|| format!("{source}: {kind} has no spec"))?;
-    let templates: Vec<(Value, u64)> = match (document.group(), kind.as_str()) {
+    let templates: Vec<(Value, usize)> = match (document.group(), kind.as_str()) {
         ("", "Pod") => vec![(value.clone(), 1)],
         ("batch", "Job") => vec![of_job(spec)],
         ("jobset.x-k8s.io", "JobSet") => {
@@ -61,7 +61,7 @@ pub fn demands(document: &Document) -> Result<Vec<(Demand, u64)>> {
             "{source}: the pods of a {kind} of group {group:?} aren't known: give a Pod, Job, JobSet, Deployment, StatefulSet or ReplicaSet"
         ),
     };
-    let all = templates.iter().map(|(_, pods)| *pods).fold(0_u64, u64::saturating_add);
+    let all = templates.iter().map(|(_, pods)| *pods).fold(0, usize::saturating_add);
     ensure!(all > 0 && all <= MOST_PODS, "{source}: {kind} has {all} pods: must be 1 to {MOST_PODS}");
     templates.into_iter().map(|(template, pods)| Ok((Demand::read(source, &template)?, pods))).collect()
 }

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, SeenPod};
 use tenure_policy::{
     config::Config,
@@ -20,15 +21,16 @@ use tenure_policy::{
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
 use super::{
-    bound::{Amounts, HeldRoom, give},
+    ForecastArgs,
+    bound::{Amounts, Occupant, add},
     demand::PODS,
 };
 use crate::{
     cluster::{ConnectArgs, LIVE, cannot_list, explain, objects},
-    input,
+    input::{self, Document},
     list::gather::Gatherer,
     print::warn,
-    snapshot::{ClaimName, ClaimedDevices, Snapshot, decode, held_claims},
+    snapshot::{ClaimName, ClaimedDevices, NamespacedName, Snapshot, decode, held_claims, key},
     status::runs_dry,
 };
 
@@ -39,59 +41,37 @@ const LATE: SignedDuration = SignedDuration::from_mins(10);
 /// The grace period of pods that set none.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// A pod on a node, and the bound of its stay.
-#[derive(Clone, Debug)]
-pub struct NodeOccupant {
-    pub held: HeldRoom,
-    /// The queue whose ceiling ends the pod.
-    pub queue: Option<String>,
-    /// The reason why no ceiling ends the pod. None: a ceiling or a deletion ends it.
-    pub stays: Option<&'static str>,
-    /// The end of the longest floor that protects the pod. None: it isn't protected now.
-    pub floor_until: Option<Timestamp>,
-}
-
 /// The pods of a cluster, and its nodes if they are needed.
 pub struct ClusterRoom {
     pub now: Timestamp,
-    pub occupants: Vec<NodeOccupant>,
+    pub occupants: Vec<Occupant>,
     pub nodes: Vec<Node>,
 }
 
 impl ClusterRoom {
     /// Reads the live pods of all namespaces, of the namespace that is named, or of the only one
-    /// that the user may list. `longest` is the longest time that the keeper lets a pod terminate.
-    /// Nodes need the pods of all namespaces: otherwise an error.
-    pub async fn of_cluster(
-        connect: ConnectArgs,
-        t9k: &str,
-        config: Config,
-        now: Option<Timestamp>,
-        longest: SignedDuration,
-        needs_nodes: bool,
-    ) -> Result<Self> {
-        let named = connect.named_namespace().map(str::to_owned);
+    /// that the user may list. A search for room needs nodes, and the pods of all namespaces:
+    /// otherwise an error.
+    pub async fn of_cluster(args: &ForecastArgs, connect: ConnectArgs, config: Config) -> Result<Self> {
+        let (named, t9k) = (connect.named_namespace().map(str::to_owned), args.t9k_system_namespace.clone());
         let cluster = connect.connect().await?;
         let namespace = cluster.namespace_of_pods(named).await?;
         ensure!(
-            namespace.is_none() || !needs_nodes,
+            namespace.is_none() || args.workload.is_none(),
             "--for needs the pods of all namespaces, because each takes room: you may not list them"
         );
-        let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k.to_owned(), config);
+        let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k, config);
         let mut snapshot = gatherer.without_pods().await?.snapshot;
-        let cluster = &gatherer.cluster;
-        let mut pods = Vec::new();
-        let mut pages = objects::<PodWithRoom>(cluster.api(namespace.as_deref()), Some(LIVE));
-        while let Some(page) = pages.try_next().await.map_err(explain)? {
-            pods.extend(page.into_iter().filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)));
-        }
+        let (cluster, namespace, mut pods) = (&gatherer.cluster, namespace.as_deref(), Vec::new());
+        let read = |pod: PodWithRoom| pods.extend(BoundPod::read(pod, &mut snapshot.index));
+        cluster.each(namespace, Some(LIVE), read).await.map_err(explain)?;
         let mut claims = ClaimedDevices::default();
         if pods.iter().any(|pod| !pod.claims.is_empty()) {
-            claims = ClaimedDevices::of_cluster(cluster, namespace.as_deref()).await?;
+            claims = ClaimedDevices::of_cluster(cluster, namespace).await?;
             claims.warning.iter().for_each(|warning| warn(warning));
         }
         let mut nodes: Vec<Node> = Vec::new();
-        if needs_nodes {
+        if args.workload.is_some() {
             let kind = cluster.kinds.find("", "Node").context("the API server has no nodes")?;
             let listed = objects(Api::all(cluster.client.clone()), None).try_concat().await;
             nodes = listed.map_err(|error| cannot_list(kind, error))?;
@@ -99,32 +79,34 @@ impl ClusterRoom {
         if runs_dry(cluster).await {
             warn("the keeper is in dry-run mode: no ceiling ends a run until dry run is turned off");
         }
-        let now = now.unwrap_or_else(|| cluster.clock.now());
+        let now = args.input.now.unwrap_or_else(|| cluster.clock.now());
+        let longest = args.max_termination_grace.to_signed();
         Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
     }
 
     /// Reads pods, nodes and queues from files. An error: a pod or a node can't be read.
-    pub fn of_files(
-        files: &[String],
-        t9k: &str,
-        config: &Config,
-        now: Timestamp,
-        longest: SignedDuration,
-    ) -> Result<Self> {
-        let documents = input::read(files)?;
-        let mut snapshot = Snapshot::of_documents(&documents, config, Some(t9k), now);
+    pub fn of_files(args: &ForecastArgs, config: &Config) -> Result<Self> {
+        let (documents, t9k) = (input::read(&args.input.filename)?, Some(&*args.t9k_system_namespace));
+        let now = args.input.now.unwrap_or_else(Timestamp::now);
+        let mut snapshot = Snapshot::of_documents(&documents, config, t9k, now);
         snapshot.warn();
-        let (mut pods, mut nodes) = (Vec::new(), Vec::new());
-        for document in documents.iter().filter(|document| document.group().is_empty()) {
-            match document.kind.as_str() {
-                "Pod" => pods.extend(BoundPod::read(decode(document)?, &mut snapshot.index)),
-                "Node" => nodes.push(decode(document)?),
-                _ => {}
-            }
-        }
-        let claims = ClaimedDevices::of_files(&documents)?;
+        let pods = of_kind::<PodWithRoom>(&documents, "Pod")?.into_values();
+        let pods = pods.filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)).collect();
+        let nodes = of_kind(&documents, "Node")?.into_values().collect();
+        let (claims, longest) =
+            (ClaimedDevices::of_files(&documents)?, args.max_termination_grace.to_signed());
         Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
     }
+}
+
+/// Returns the objects of a core kind. Of objects with the same name the last counts, as for
+/// queues.
+fn of_kind<K>(documents: &[Document], kind: &str) -> Result<BTreeMap<NamespacedName, K>>
+where
+    K: DeserializeOwned + Resource,
+{
+    let documents = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", kind));
+    documents.map(|document| decode(document).map(|object: K| (key(object.meta()), object))).collect()
 }
 
 /// Returns the resources that each pod holds on its node, and until when. The devices of a claim
@@ -135,14 +117,14 @@ pub fn occupants(
     snapshot: &mut Snapshot,
     longest: SignedDuration,
     now: Timestamp,
-) -> Vec<NodeOccupant> {
+) -> Vec<Occupant> {
     let Snapshot { index, floors, .. } = snapshot;
     let mut last: BTreeMap<ClaimName, (Timestamp, usize)> = BTreeMap::new();
     let mut occupants = Vec::with_capacity(pods.len());
     for mut pod in pods {
         let held = std::mem::take(&mut pod.claims);
         let occupant = pod.occupant(index, floors, longest, now);
-        let until = occupant.held.until.unwrap_or(Timestamp::MAX);
+        let until = occupant.until.unwrap_or(Timestamp::MAX);
         for claim in held {
             let holder = last.entry(claim).or_insert((until, occupants.len()));
             *holder = (*holder).max((until, occupants.len()));
@@ -150,8 +132,8 @@ pub fn occupants(
         occupants.push(occupant);
     }
     for (claim, (_, place)) in last {
-        if let Some(NodeOccupant { held, .. }) = occupants.get_mut(place) {
-            claims.of(&[claim]).for_each(|devices| give(&mut held.requests, devices));
+        if let Some(holder) = occupants.get_mut(place) {
+            claims.of(&[claim]).for_each(|devices| add(&mut holder.requests, devices, 1));
         }
     }
     occupants
@@ -195,7 +177,7 @@ impl BoundPod {
         floors: &Floors,
         longest: SignedDuration,
         now: Timestamp,
-    ) -> NodeOccupant {
+    ) -> Occupant {
         let Self { pod, requests, seen, .. } = self;
         let standing = seen.and_then(|seen| seen.standing(index));
         let exemption = standing_exemption(&pod, &Scope::default()).or_else(|| claimed(&pod));
@@ -220,11 +202,7 @@ impl BoundPod {
             of.start?.checked_add(floor).ok()
         });
         let node = pod.spec.node_name.unwrap_or_default();
-        NodeOccupant {
-            held: HeldRoom { node, requests, until },
-            queue,
-            stays,
-            floor_until: of_floor.filter(|until| *until > now),
-        }
+        let floor_until = of_floor.filter(|until| *until > now);
+        Occupant { node, requests, until, queue, stays, floor_until }
     }
 }

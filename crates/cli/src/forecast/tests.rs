@@ -5,7 +5,7 @@ use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
 
 use super::{
-    bound::{Amounts, HeldRoom, NodeRoom, room_by},
+    bound::{Amounts, NodeRoom, Occupant, room_by},
     demand::demands,
 };
 use crate::input::Document;
@@ -56,13 +56,13 @@ proptest! {
 
     #[test]
     fn room_is_there_no_later_than_the_forecast_says((nodes, pods, demands) in clusters()) {
-        let held: Vec<HeldRoom> = pods.iter().map(|pod| HeldRoom {
-            node: format!("n{}", pod.node), requests: gpus(pod.gpus), until: pod.bound.map(at),
+        let held: Vec<Occupant> = pods.iter().map(|pod| Occupant {
+            node: format!("n{}", pod.node), requests: gpus(pod.gpus), until: pod.bound.map(at), ..Occupant::default()
         }).collect();
         let rooms: Vec<NodeRoom> =
             (0..nodes).map(|node| NodeRoom { name: format!("n{node}"), allocatable: gpus(8) }).collect();
         let wanted: Vec<Amounts> = demands.iter().copied().map(gpus).collect();
-        let forecast = room_by(&rooms, &held, &wanted, at(0));
+        let forecast = room_by(&rooms, &held, wanted.iter().collect(), at(0));
         // in the model, each pod ends by itself or at its ceiling, and nothing else is placed
         let end = |pod: &Pod| pod.bound.map_or(pod.end, |bound| bound.min(pod.end));
         let mut times: Vec<i64> = pods.iter().map(end).chain([0]).collect();
@@ -80,16 +80,29 @@ proptest! {
 #[test]
 fn room_now_is_now_and_without_an_end_there_is_no_time() {
     let nodes = [NodeRoom { name: "n".into(), allocatable: gpus(8) }];
-    let held = |until: Option<i64>| [HeldRoom { node: "n".into(), requests: gpus(6), until: until.map(at) }];
-    assert_eq!(room_by(&nodes, &held(None), &[gpus(2)], at(0)), Some(at(0)));
-    assert_eq!(room_by(&nodes, &held(Some(60)), &[gpus(3)], at(0)), Some(at(60)));
-    assert_eq!(room_by(&nodes, &held(None), &[gpus(3)], at(0)), None);
-    assert_eq!(room_by(&nodes, &held(Some(60)), &[gpus(9)], at(0)), None);
-    assert_eq!(
-        room_by(&nodes, &held(Some(-60)), &[gpus(3)], at(0)),
-        Some(at(0)),
-        "an end that is over is due"
-    );
+    let room = |until: Option<i64>, demand: i64| {
+        let held =
+            Occupant { node: "n".into(), requests: gpus(6), until: until.map(at), ..Occupant::default() };
+        room_by(&nodes, &[held], vec![&gpus(demand)], at(0))
+    };
+    assert_eq!(room(None, 2), Some(at(0)));
+    assert_eq!(room(Some(60), 3), Some(at(60)));
+    assert_eq!(room(None, 3), None);
+    assert_eq!(room(Some(60), 9), None);
+    assert_eq!(room(Some(-60), 3), Some(at(0)), "an end that is over is due");
+}
+
+#[test]
+fn pods_that_fit_now_fit_although_the_first_fit_fails_once_there_is_more_room() {
+    let amounts = |cpu: i64, gpu: i64| -> Amounts {
+        [("cpu".to_owned(), cpu), ("nvidia.com/gpu".to_owned(), gpu)].into_iter().collect()
+    };
+    let node = |name: &str, allocatable| NodeRoom { name: name.into(), allocatable };
+    let nodes = [node("a", amounts(4_000, 1)), node("b", amounts(4_000, 0))];
+    let until = Some(at(60));
+    let held = Occupant { node: "a".into(), requests: amounts(2_000, 0), until, ..Occupant::default() };
+    let demands = [amounts(4_000, 0), amounts(2_000, 1)];
+    assert_eq!(room_by(&nodes, &[held], demands.iter().collect(), at(0)), Some(at(0)));
 }
 
 fn document(api_version: &str, kind: &str, spec: &Value) -> Document {
@@ -112,7 +125,7 @@ fn a_workload_has_as_many_pods_as_it_runs_at_once() {
             pods.iter()
                 .all(|(demand, _)| demand.requests["nvidia.com/gpu"] == 2 && demand.requests["cpu"] == 500)
         );
-        Ok::<u64, String>(pods.iter().map(|(_, pods)| pods).sum())
+        Ok::<usize, String>(pods.iter().map(|(_, pods)| pods).sum())
     };
     assert_eq!(number("v1", "Pod", template["spec"].clone()), Ok(1));
     assert_eq!(number("batch/v1", "Job", json!({"template": template})), Ok(1));

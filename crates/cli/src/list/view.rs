@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use futures::TryStreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -22,7 +21,7 @@ use tenure_types::projection::Pod;
 
 use super::row::{WorkloadRow, WorkloadSummary};
 use crate::{
-    cluster::{ClusterReader, LIVE, objects},
+    cluster::{ClusterReader, LIVE},
     run::WorkloadRun,
     snapshot::{ClimbStep, Snapshot},
 };
@@ -66,13 +65,6 @@ impl ListView {
         Self { snapshot, pods: Vec::new() }
     }
 
-    /// Adds pods without their requests.
-    pub fn pods(&mut self, pods: &[Pod]) {
-        for pod in pods {
-            self.pod(pod, None);
-        }
-    }
-
     /// Adds a pod and the number of GPUs that it requests. Pods that have ended or are terminating
     /// are left out of the rows.
     pub fn pod(&mut self, pod: &Pod, gpus: Option<i64>) {
@@ -104,10 +96,7 @@ impl ListView {
 
     /// Adds the live pods of a namespace, or of all namespaces, and completes the view.
     pub async fn list_pods(&mut self, cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<()> {
-        let mut pages = objects(cluster.api(namespace), Some(LIVE));
-        while let Some(page) = pages.try_next().await? {
-            self.pods(&page);
-        }
+        cluster.each(namespace, Some(LIVE), |pod: Pod| self.pod(&pod, None)).await?;
         self.complete();
         Ok(())
     }

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Result, bail};
-use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
@@ -20,7 +19,7 @@ use tenure_types::{
 };
 
 use crate::{
-    cluster::{DEFAULT_NAMESPACE, LIVE, explain, objects},
+    cluster::{DEFAULT_NAMESPACE, LIVE, explain},
     floors::SourcedValue,
     forecast::{
         answer::Forecast,
@@ -134,15 +133,13 @@ impl PageLook {
         let namespace = options.namespace.as_deref();
         let claims = ClaimedDevices::of_cluster(&gatherer.cluster, namespace).await?;
         let (mut read, mut has_claims) = (PodsRead { claims, ..PodsRead::default() }, false);
-        let mut pages = objects::<PodWithRoom>(gatherer.cluster.api(namespace), Some(LIVE));
-        while let Some(page) = pages.try_next().await.map_err(explain)? {
-            for pod in page {
-                let claims = held_claims(&pod);
-                has_claims |= !claims.is_empty();
-                let (pod, room) = pod.split();
-                read.add(&mut view, pod, room.requests, claims);
-            }
-        }
+        let pods = gatherer.cluster.each(namespace, Some(LIVE), |pod: PodWithRoom| {
+            let claims = held_claims(&pod);
+            has_claims |= !claims.is_empty();
+            let (pod, room) = pod.split();
+            read.add(&mut view, pod, room.requests, claims);
+        });
+        pods.await.map_err(explain)?;
         gatherer.warnings.extend(read.claims.warning.clone().filter(|_| has_claims));
         view.complete();
         gatherer.complete(&mut view).await;

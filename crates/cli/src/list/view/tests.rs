@@ -81,7 +81,7 @@ fn pod(view: &mut ListView, name: &str, label: &str, scheduled: bool, owners: &V
         },
         "status": {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": at(5)}]},
     });
-    view.pods(&[serde_json::from_value(pod).unwrap()]);
+    view.pod(&serde_json::from_value(pod).unwrap(), None);
     view.complete();
 }
 
@@ -282,9 +282,9 @@ fn a_group_needs_its_minimum_and_a_pod_by_itself_is_needed() {
     deployment(&mut view);
     group(&mut view, PodGroupKind::Runai);
     for (name, ready) in [("a", "True"), ("b", "False"), ("c", "False")] {
-        view.pods(&[pod(name, json!({"pod-group-name": "g"}), ready)]);
+        view.pod(&pod(name, json!({"pod-group-name": "g"}), ready), None);
     }
-    view.pods(&[pod("d", json!({}), "True")]);
+    view.pod(&pod("d", json!({}), "True"), None);
     view.complete();
     let row = one(view, 10);
     assert_eq!((row.pods, row.ready_pods, row.needed_pods), (4, Some(2), Some(3)));
@@ -368,7 +368,7 @@ fn a_workload_is_found_by_the_queues_of_both_families() {
     let pod = json!({"metadata": {
         "name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0), "labels": {RUNAI: "r", TENSORSTACK: "t"},
     }});
-    view.pods(&[serde_json::from_value(pod).unwrap()]);
+    view.pod(&serde_json::from_value(pod).unwrap(), None);
     view.complete();
     let row = one(view, 0);
     assert_eq!(row.queue.as_deref(), Some("t"));
@@ -393,7 +393,7 @@ fn a_workload_started_when_its_group_did_whatever_its_kind() {
                 },
                 "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled)}]},
             });
-            view.pods(&[serde_json::from_value(pod).unwrap()]);
+            view.pod(&serde_json::from_value(pod).unwrap(), None);
         }
         view.complete();
         let row = one(view, 20);
