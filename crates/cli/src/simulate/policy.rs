@@ -3,6 +3,8 @@
 //! Called by `simulate` for the baseline and for the policy to try. Limits are resolved by
 //! `tenure_policy`, once for each queue of the past.
 
+use std::num::NonZeroU32;
+
 use clap::Args;
 use jiff::SignedDuration;
 use tenure_policy::{
@@ -172,9 +174,10 @@ fn is_queue(name: &str) -> bool {
 }
 
 impl LeafLimits<'_> {
-    /// Returns the ceilings of a run, which may note one itself. Its own ceiling counts only in
-    /// queues that exist.
-    pub fn ceilings(&self, own: Option<SignedDuration>) -> PerFamily<Option<SignedDuration>> {
+    /// Returns the ceilings of a run, which may note one itself, in seconds. Its own ceiling counts
+    /// only in queues that exist.
+    pub fn ceilings(&self, own: Option<NonZeroU32>) -> PerFamily<Option<SignedDuration>> {
+        let own = own.map(|seconds| SignedDuration::from_secs(seconds.get().into()));
         PerFamily::new(|family| {
             self.limits[family]?.ceiling.into_iter().map(ExtendedDuration::to_signed).chain(own).min()
         })

@@ -185,9 +185,8 @@ impl Leaves<'_> {
     fn end(&self, runs: &[PastRun]) -> Option<SetEnd> {
         let ends = runs.iter().filter_map(|run| {
             let leaf = self.of(run.queue)?;
-            let own = run.own.map(|own| SignedDuration::from_secs(own.get().into()));
             let clocks = Clocks { created: moment(run.submit), started: Some(moment(run.start)) };
-            let (end, family) = deadline(clocks, leaf.ceilings(own))?;
+            let (end, family) = deadline(clocks, leaf.ceilings(run.own))?;
             // a run that ends at its deadline doesn't exceed it
             (moment(run.end) > end).then(|| SetEnd {
                 at: end.as_second(),

@@ -8,8 +8,9 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap},
+    collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
+    num::NonZeroU32,
 };
 
 use serde::Serialize;
@@ -57,10 +58,12 @@ struct Job {
     units: u64,
     priority: i32,
     queue: u32,
+    /// The least ceiling that one of its runs notes itself, in seconds.
+    own: Option<NonZeroU32>,
     start: Seconds,
     has_started: bool,
-    /// The number of its ends so far. The scheduled end of an earlier try doesn't count.
-    tries: u32,
+    /// The end of its run, if it runs.
+    end: Seconds,
     /// The family whose ceiling ends its run. None: no ceiling applies.
     ends_by: Option<Family>,
 }
@@ -78,10 +81,10 @@ struct SimulatedPool<'t> {
     waiting: BTreeSet<(Reverse<i32>, Seconds, usize)>,
     /// The running workloads: the lowest priority first, then the latest start.
     running: BTreeSet<(i32, Reverse<Seconds>, usize)>,
-    /// The ends of runs: the time, the number of the workload, and its try.
-    ends: BinaryHeap<Reverse<(Seconds, usize, u32)>>,
+    /// The ends of runs: the time, and the number of the workload.
+    ends: BTreeSet<(Seconds, usize)>,
     /// Arrivals and returns. None: an attempt to place workloads, because a floor ends.
-    arrivals: BinaryHeap<Reverse<(Seconds, Option<usize>)>>,
+    arrivals: BTreeSet<(Seconds, Option<usize>)>,
     waits: Vec<u32>,
     report: ScheduleReport,
 }
@@ -91,7 +94,7 @@ struct SimulatedPool<'t> {
 pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Option<f64>) -> ScheduleReport {
     let jobs: Vec<Job> = past.workloads().filter_map(|runs| Job::of(runs, unit)).collect();
     let largest = jobs.iter().map(|job| job.units).max().unwrap_or(0);
-    let arrivals = jobs.iter().enumerate().map(|(number, job)| Reverse((job.submit, Some(number)))).collect();
+    let arrivals = jobs.iter().enumerate().map(|(number, job)| (job.submit, Some(number))).collect();
     let mut pool = SimulatedPool {
         policy,
         leaves: policy.leaves(past),
@@ -100,7 +103,7 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
         freed: Seconds::MIN,
         waiting: BTreeSet::new(),
         running: BTreeSet::new(),
-        ends: BinaryHeap::new(),
+        ends: BTreeSet::new(),
         arrivals,
         waits: Vec::new(),
         report: ScheduleReport::default(),
@@ -131,11 +134,7 @@ pub fn peak(past: &Past, unit: Unit) -> u64 {
     sums.max().unwrap_or(0).unsigned_abs()
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it isn't negative, and saturates"
-)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it isn't negative and saturates")]
 fn thousandths(amount: f64) -> u64 {
     (amount * 1000.0).round() as u64
 }
@@ -150,6 +149,7 @@ impl Job {
             units: runs.iter().map(|run| thousandths(unit.amount(run))).fold(0, u64::saturating_add),
             priority: head.priority,
             queue: head.queue,
+            own: runs.iter().filter_map(|run| run.own).min(),
             ..Self::default()
         })
     }
@@ -158,32 +158,28 @@ impl Job {
 impl SimulatedPool<'_> {
     /// Returns the time of the next event. None: nothing more happens.
     fn next(&self) -> Option<Seconds> {
-        let end = self.ends.peek().map(|Reverse((at, ..))| *at);
-        let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
-        end.into_iter().chain(arrival).min()
+        let end = self.ends.first().map(|(at, _)| *at);
+        self.arrivals.first().map(|(at, _)| *at).into_iter().chain(end).min()
     }
 
     /// Ends all runs that end by now. True if there was one.
     fn end_all(&mut self, now: Seconds) -> bool {
         let mut has_ended = false;
-        while let Some(Reverse((at, number, tries))) = self.ends.peek().copied()
+        while let Some((at, number)) = self.ends.first().copied()
             && at <= now
         {
-            self.ends.pop();
-            if self.jobs.get(number).is_some_and(|job| job.tries == tries) {
-                self.end(number, now);
-                (self.freed, has_ended) = (now, true);
-            }
+            self.end(number, now);
+            (self.freed, has_ended) = (now, true);
         }
         has_ended
     }
 
     /// Adds all workloads that arrive by now.
     fn admit_all(&mut self, now: Seconds) {
-        while let Some(Reverse((at, number))) = self.arrivals.peek().copied()
+        while let Some((at, number)) = self.arrivals.first().copied()
             && at <= now
         {
-            self.arrivals.pop();
+            self.arrivals.pop_first();
             if let Some((number, job)) = number.and_then(|number| Some((number, self.jobs.get(number)?))) {
                 self.waiting.insert((Reverse(job.priority), now, number));
             }
@@ -193,7 +189,7 @@ impl SimulatedPool<'_> {
     /// Frees the room of a workload. Returns the time for which it ran.
     fn stop(&mut self, number: usize, now: Seconds) -> Seconds {
         let Some(job) = self.jobs.get_mut(number) else { return 0 };
-        job.tries = job.tries.saturating_add(1);
+        self.ends.remove(&(job.end, number));
         self.running.remove(&(job.priority, Reverse(job.start), number));
         self.free = self.free.saturating_add(job.units);
         now.saturating_sub(job.start)
@@ -213,7 +209,7 @@ impl SimulatedPool<'_> {
             // a slice of less than a second would never come to an end
             Some(delay) if ran > 0 => {
                 self.report.slices += 1;
-                self.arrivals.push(Reverse((now.saturating_add(delay.to_signed().as_secs()), Some(number))));
+                self.arrivals.insert((now.saturating_add(delay.to_signed().as_secs()), Some(number)));
             }
             _ => self.report.cut += 1,
         }
@@ -246,17 +242,17 @@ impl SimulatedPool<'_> {
     fn start(&mut self, number: usize, now: Seconds) {
         let Some(job) = self.jobs.get_mut(number) else { return };
         let clocks = Clocks { created: moment(job.submit), started: Some(moment(now)) };
-        let ceilings = self.leaves.of(job.queue).map(|leaf| leaf.ceilings(None)).unwrap_or_default();
+        let ceilings = self.leaves.of(job.queue).map(|leaf| leaf.ceilings(job.own)).unwrap_or_default();
         let (ceiling, ends_by) = deadline(clocks, ceilings).unzip();
         let end = now.saturating_add(job.left);
-        let end = ceiling.map_or(end, |ceiling| ceiling.as_second().max(now).min(end));
+        job.end = ceiling.map_or(end, |ceiling| ceiling.as_second().max(now).min(end));
         if !job.has_started {
             self.waits.push(u32::try_from(now.saturating_sub(job.submit)).unwrap_or(u32::MAX));
         }
         (job.start, job.has_started, job.ends_by) = (now, true, ends_by);
         self.free = self.free.saturating_sub(job.units);
         self.running.insert((job.priority, Reverse(now), number));
-        self.ends.push(Reverse((end, number, job.tries)));
+        self.ends.insert((job.end, number));
     }
 
     /// Ends runs of lower priorities that no floor protects, if they make enough room. They come
@@ -286,7 +282,7 @@ impl SimulatedPool<'_> {
         }
         if room < job.units {
             // kube-scheduler asks again when a floor ends
-            self.arrivals.extend(floor.map(|until| Reverse((until.as_second().max(now + 1), None))));
+            self.arrivals.extend(floor.map(|until| (until.as_second().max(now + 1), None)));
             return;
         }
         for (victim, units) in victims {
@@ -294,7 +290,7 @@ impl SimulatedPool<'_> {
             let lost = units as f64 * hours(self.stop(victim, now));
             self.report.preempted += 1;
             self.report.lost += lost;
-            self.arrivals.push(Reverse((now, Some(victim))));
+            self.arrivals.insert((now, Some(victim)));
         }
     }
 }

@@ -230,6 +230,15 @@ fn a_time_slice_comes_back_after_its_delay_until_it_is_done() {
 }
 
 #[test]
+fn a_schedule_cuts_a_workload_at_the_ceiling_that_it_notes_itself() {
+    let mut past = past_of(&[(1, 0, 0, 3 * HOUR, Fate::Ended)]);
+    past.runs[0].own = NonZeroU32::new(3_600);
+    let policy = policy_of(RunaiQueue::default());
+    assert_eq!(schedule(&past, &policy, Unit::Gpu, Some(1.0)).cut, 1);
+    assert_eq!(replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total.cut, 1);
+}
+
+#[test]
 fn a_slice_of_less_than_a_second_is_a_cut_and_brings_nothing_back() {
     let past = past_of(&[(1, 0, 0, 3 * HOUR, Fate::Ended)]);
     let ceiling = Some(ExtendedDuration::from_go(GoDuration::from_nanos(500_000_000)));
