@@ -105,68 +105,61 @@ impl KnownPods {
     /// Asks for all facts in a range, and adds them.
     pub async fn read(&mut self, server: &PrometheusServer, [since, until]: [Seconds; 2]) -> Result<()> {
         let seconds = until.saturating_sub(since);
-        let ask = |expression: String| async move { server.at(&expression, until).await };
-        let latest_of = |by: &str, metric: &str, labels: &str| {
+        let latest = |by: &str, metric: &str, labels: &str| {
             format!("max by ({by}) (max_over_time({}[{seconds}s]))", server.select(metric, labels))
         };
-        let latest = |by: &str, metric: &str, labels: &str| ask(latest_of(by, metric, labels));
-        for series in latest(OF_POD, "kube_pod_created", "").await? {
-            let pod = self.pod(&series);
-            [pod.namespace, pod.name] = ["namespace", "pod"].map(|label| own(&series, label).to_owned());
-            pod.created = time(&series);
-        }
-        for series in latest("uid", "kube_pod_status_scheduled_time", "").await? {
-            self.pod(&series).scheduled = time(&series);
-        }
-        for series in latest("uid", "kube_pod_completion_time", "").await? {
-            self.pod(&series).completed = time(&series);
-        }
-        let phase = server.select("kube_pod_status_phase", r#"phase=~"Failed|Succeeded""#);
-        let first = format!("min by (uid) (min_over_time(timestamp({phase} == 1)[{seconds}s:1m]))");
-        for series in ask(first).await? {
-            let pod = self.pod(&series);
-            pod.final_at = pod.final_at.or(time(&series));
-        }
+        let final_phase = server.select("kube_pod_status_phase", r#"phase=~"Failed|Succeeded""#);
         let last = format!("timestamp({})", server.select("kube_pod_created", ""));
-        for series in ask(format!("max by (uid) (max_over_time({last}[{seconds}s:1m]) or {last})")).await? {
-            self.pod(&series).last = time(&series);
-        }
-        let by = "uid, container, exported_container, resource";
-        let of_each =
-            latest_of(by, "kube_pod_container_resource_requests", r#"resource=~"cpu|nvidia_com_gpu""#);
-        for series in ask(format!("sum by (uid, resource) ({of_each})")).await? {
-            let pod = self.pod(&series);
-            let amount = if own(&series, "resource") == "cpu" { &mut pod.cpus } else { &mut pod.gpus };
-            *amount = series.value.1.parse().unwrap_or_default();
-        }
-        for series in latest("uid, owner_kind, owner_name", "kube_pod_owner", CONTROLLERS).await? {
-            self.pod(&series).controller = Some(OwnerName::read(&series, "owner_name"));
-        }
-        let labels = QUEUE_LABELS.map(metric_label).join(", ");
-        for series in latest(&format!("uid, {labels}"), "kube_pod_labels", "").await? {
-            let values = QUEUE_LABELS.map(|label| (label, own(&series, &metric_label(label)).to_owned()));
-            self.pod(&series).labels.extend(values.into_iter().filter(|(_, value)| !value.is_empty()));
-        }
-        for series in latest("uid", "kube_pod_info", r#"priority_class=~"system-.+""#).await? {
-            self.pod(&series).priority = SYSTEM;
+        let (requests, of_each) =
+            ("kube_pod_container_resource_requests", r#"resource=~"cpu|nvidia_com_gpu""#);
+        let of_each = latest("uid, container, exported_container, resource", requests, of_each);
+        let of_labels = format!("uid, {}", QUEUE_LABELS.map(metric_label).join(", "));
+        let facts: [(String, fn(&mut KnownPod, &Series)); 9] = [
+            (latest(OF_POD, "kube_pod_created", ""), |pod, series| {
+                [pod.namespace, pod.name] = ["namespace", "pod"].map(|label| own(series, label).to_owned());
+                pod.created = time(series);
+            }),
+            (latest("uid", "kube_pod_status_scheduled_time", ""), |pod, of| pod.scheduled = time(of)),
+            (latest("uid", "kube_pod_completion_time", ""), |pod, of| pod.completed = time(of)),
+            (
+                format!("min by (uid) (min_over_time(timestamp({final_phase} == 1)[{seconds}s:1m]))"),
+                |pod, of| pod.final_at = pod.final_at.or(time(of)),
+            ),
+            (format!("max by (uid) (max_over_time({last}[{seconds}s:1m]) or {last})"), |pod, of| {
+                pod.last = time(of);
+            }),
+            (format!("sum by (uid, resource) ({of_each})"), |pod, series| {
+                let amount = if own(series, "resource") == "cpu" { &mut pod.cpus } else { &mut pod.gpus };
+                *amount = series.value.1.parse().unwrap_or_default();
+            }),
+            (latest("uid, owner_kind, owner_name", "kube_pod_owner", CONTROLLERS), |pod, series| {
+                pod.controller = Some(OwnerName::read(series, "owner_name"));
+            }),
+            (latest(&of_labels, "kube_pod_labels", ""), |pod, series| {
+                let values = QUEUE_LABELS.map(|label| (label, own(series, &metric_label(label)).to_owned()));
+                pod.labels.extend(values.into_iter().filter(|(_, value)| !value.is_empty()));
+            }),
+            (latest("uid", "kube_pod_info", r#"priority_class=~"system-.+""#), |pod, _| {
+                pod.priority = SYSTEM;
+            }),
+        ];
+        for (expression, note) in facts {
+            for series in server.at(&expression, until).await? {
+                note(self.pods.entry(own(&series, "uid").to_owned()).or_default(), &series);
+            }
         }
         let by = format!("{OF_JOB}, owner_kind, owner_name");
-        for series in latest(&by, "kube_job_owner", CONTROLLERS).await? {
+        for series in server.at(&latest(&by, "kube_job_owner", CONTROLLERS), until).await? {
             let [job, owner] = ["job_name", "owner_name"].map(|label| OwnerName::read(&series, label));
             self.controllers_of_jobs.insert(job, owner);
         }
-        for series in latest(OF_JOB, "kube_job_created", "").await? {
+        for series in server.at(&latest(OF_JOB, "kube_job_created", ""), until).await? {
             let job = OwnerName::read(&series, "job_name");
             self.creations_of_jobs.entry(job).or_default().extend(time(&series));
         }
         // kube-state-metrics before 2.0 reports no uid
         self.pods.remove("");
         Ok(())
-    }
-
-    /// Returns the pod of a series, which is added if it is new.
-    fn pod(&mut self, series: &Series) -> &mut KnownPod {
-        self.pods.entry(own(series, "uid").to_owned()).or_default()
     }
 
     /// True if at least one pod was created and scheduled at known times.
