@@ -49,9 +49,8 @@ use policy::{Overrides, SimulatedPolicy, ceiling};
 use progress::ProgressBar;
 use prometheus::PrometheusArgs;
 use replay::{QueueNumbers, ReportBounds, applied, replay};
-use report::{SimulationReport, amount, grouped, number, plural};
+use report::{SimulationReport, amount, grouped, plural};
 use schedule::schedule;
-use source::{Skipped, SourceReport};
 use trace::{Trace, TraceOptions};
 
 /// Show what other ceilings and floors would have done to the runs of the past
@@ -185,10 +184,10 @@ struct Sweep(Vec<ExtendedDuration>);
 #[serde(rename_all = "camelCase")]
 struct SweepRow {
     max_duration: String,
-    jobs: u64,
+    jobs: usize,
     users: usize,
     freed: f64,
-    nearly_finished: u64,
+    nearly_finished: usize,
 }
 
 /// Reads `maxDuration=DURATION,...`.
@@ -223,10 +222,10 @@ impl SimulateArgs {
             !self.schedule || !matches!(self.output, SimulateFormat::Csv | SimulateFormat::Svg),
             "--schedule can't be used with --output csv or svg, which have no place for its estimate: give --output table, json or yaml"
         );
-        let (past, mut source, cluster) = self.known(connect, &config).await?;
+        let (mut past, cluster) = self.known(connect, &config).await?;
         let baseline = match (&*self.baseline, &cluster) {
             ([], Some(cluster)) => cluster.queues.clone(),
-            ([], None) => SimulatedPolicy::default_of(&config),
+            ([], None) => SimulatedPolicy::of(&Snapshot::new(&config, None, Timestamp::default())),
             (files, _) => self.policy(files, &config)?,
         };
         let policy = match &*self.queues {
@@ -240,19 +239,20 @@ impl SimulateArgs {
             lost_within: self.lost_within.to_signed(),
         };
         if let Some(Sweep(ceilings)) = &self.sweep {
-            return self.sweep(ceilings, &past, &source, [&baseline, &policy], counting);
+            return self.sweep(ceilings, &past, [&baseline, &policy], counting);
         }
         if self.output == SimulateFormat::Csv {
             return runs_csv::print(&applied(&past, &policy));
         }
         let unknown = policy.unknown(&past);
         if unknown > 0 {
-            source.missing.push(format!(
+            past.source.missing.push(format!(
                 "{unknown} queues that runs name aren't among the queues that were tried: no ceiling applies there"
             ));
         }
         let replayed = replay(&past, &baseline, &policy, counting);
-        let mut report = SimulationReport::new(replayed, counting, self.names(), overrides.ceiling, source);
+        let mut report =
+            SimulationReport::new(replayed, counting, self.names(), overrides.ceiling, past.source.clone());
         if self.output == SimulateFormat::Svg {
             let [before, after] = [&baseline, &policy].map(|policy| applied(&past, policy));
             return print(&picture(&report.sentence, &before, &after, counting.unit));
@@ -275,44 +275,31 @@ impl SimulateArgs {
     }
 
     /// Reads the past from the source that flags name, and the cluster if they name it.
-    async fn known(
-        &self,
-        connect: ConnectArgs,
-        config: &Config,
-    ) -> Result<(Past, SourceReport, Option<ClusterPast>)> {
+    async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<(Past, Option<ClusterPast>)> {
         let namespaces @ [t9k, _] = [&*self.t9k_system_namespace, &*self.tenure_namespace];
         let namespace = connect.named_namespace().map(str::to_owned);
         let SourceArgs { trace, prometheus, from_cluster, .. } = &self.source;
-        let cluster =
+        let of_cluster =
             if *from_cluster { Some(cluster::read(connect, namespaces, config).await?) } else { None };
-        Ok(match (cluster, prometheus, trace) {
-            (Some((past, source, cluster)), None, _) => (past, source, Some(cluster)),
-            (cluster, Some(url), _) => {
-                let (past, mut source) = self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
-                let cluster = cluster.map(|(_, SourceReport { missing, .. }, cluster)| {
-                    // Prometheus has the runs whose objects the cluster no longer has
-                    let others = missing.into_iter().filter(|of| of != cluster::DELETED);
-                    source.missing.extend(others.map(|of| format!("of the cluster, {of}")));
-                    cluster
-                });
-                (past, source, cluster)
+        let (of_cluster, cluster) = of_cluster.unzip();
+        let past = match (of_cluster, prometheus, trace) {
+            (of_cluster, Some(url), _) => {
+                let mut past = self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
+                // Prometheus has the runs whose objects the cluster no longer has
+                let missing = of_cluster.into_iter().flat_map(|of| of.source.missing);
+                let missing = missing.filter(|of| of != cluster::DELETED);
+                past.source.missing.extend(missing.map(|of| format!("of the cluster, {of}")));
+                past
             }
-            (None, None, Some(path)) => {
-                let (past, source) = self.trace(path)?;
-                (past, source, None)
-            }
-            (None, None, None) => {
-                let past = generate::past(self.jobs, self.seed);
-                let name = format!("mix research, seed {}", self.seed);
-                let source =
-                    SourceReport { is_real: false, ..SourceReport::new("made-up jobs,", name, &past) };
-                (past, source, None)
-            }
-        })
+            (Some(past), None, _) => past,
+            (None, None, Some(path)) => self.trace(path)?,
+            (None, None, None) => generate::past(self.jobs, self.seed),
+        };
+        Ok((past, cluster))
     }
 
     /// Reads a trace, and warns of the first lines that can't be read.
-    fn trace(&self, path: &str) -> Result<(Past, SourceReport)> {
+    fn trace(&self, path: &str) -> Result<Past> {
         let name = input::shown(path);
         let mut source: Box<dyn BufRead> = if path == "-" {
             Box::new(stdin().lock())
@@ -321,15 +308,10 @@ impl SimulateArgs {
             let size = file.metadata().map_or(0, |metadata| metadata.len());
             Box::new(BufReader::with_capacity(1 << 18, ProgressBar::new(file, size)))
         };
-        let Trace { past, format, broken } = trace::read(name, &mut source, &self.trace)?;
+        let Trace { past, broken } = trace::read(name, &mut source, &self.trace)?;
         drop(source);
         broken.first.iter().for_each(|line| warn(&format!("{name}: {line}: it is skipped")));
-        let steps = (past.steps > 0).then_some(("the line is of a step, a part of a job", past.steps));
-        let skipped = broken.by_reason.into_iter().chain(steps);
-        let skipped = skipped.map(|(reason, number)| Skipped { number, reason: reason.into() }).collect();
-        let source = SourceReport::new(format, name.to_owned(), &past);
-        let source = SourceReport { complete_since: source.since, skipped, ..source };
-        Ok((past, source))
+        Ok(past)
     }
 
     /// Reads queues from files.
@@ -337,7 +319,7 @@ impl SimulateArgs {
         let (documents, t9k) = (input::read(files)?, Some(&*self.t9k_system_namespace));
         let snapshot = Snapshot::of_documents(&documents, config, t9k, Timestamp::now());
         snapshot.warn();
-        Ok(SimulatedPolicy::of(&snapshot, config))
+        Ok(SimulatedPolicy::of(&snapshot))
     }
 
     /// Returns the values that flags give to all queues. Without any policy, made-up jobs get a
@@ -369,7 +351,6 @@ impl SimulateArgs {
         &self,
         ceilings: &[ExtendedDuration],
         past: &Past,
-        source: &SourceReport,
         [baseline, with]: [&SimulatedPolicy; 2],
         counting: ReportBounds,
     ) -> Result<()> {
@@ -397,12 +378,13 @@ impl SimulateArgs {
             let freed = format!("FREED {}", counting.unit.hours().to_uppercase());
             let headers = ["MAX DURATION", "JOBS CUT", "USERS CUT", &freed, "NEARLY FINISHED"];
             let cells = |row: &SweepRow| {
-                let [jobs, users, nearly] = [row.jobs, number(row.users), row.nearly_finished].map(grouped);
+                let [jobs, users, nearly] = [row.jobs, row.users, row.nearly_finished].map(grouped);
                 vec![row.max_duration.clone(), jobs, users, amount(row.freed), nearly]
             };
             let table = table(&headers, rows.iter().map(cells));
+            let source = &past.source;
             let (caution, period) = (source.caution(), source.period());
-            let jobs = plural(number(past.workloads().count()), "job");
+            let jobs = plural(past.workloads().count(), "job");
             let missing = source.missing.iter().map(|of| format!("Missing: {of}"));
             let lines = source.lines(counting.unit.hours()).into_iter().chain(missing);
             let lines = lines.map(|line| printable(&line)).collect::<Vec<_>>().join("\n");

@@ -19,7 +19,7 @@ use super::{
     pods::PastReader,
     policy::SimulatedPolicy,
     replay::hours,
-    source::{SourceReport, share},
+    source::share,
 };
 use crate::{
     cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, objects, readable},
@@ -46,7 +46,7 @@ pub async fn read(
     connect: ConnectArgs,
     [t9k, tenure]: [&str; 2],
     config: &Config,
-) -> Result<(Past, SourceReport, ClusterPast)> {
+) -> Result<(Past, ClusterPast)> {
     let named = connect.named_namespace().map(str::to_owned);
     let cluster = connect.connect().await?;
     let is_named = named.is_some();
@@ -58,7 +58,7 @@ pub async fn read(
     let name = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |of| format!("namespace {of}"));
     let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k.to_owned(), config.clone());
     let mut view = gatherer.without_pods().await?;
-    let queues = SimulatedPolicy::of(&view.snapshot, config);
+    let queues = SimulatedPolicy::of(&view.snapshot);
     let (cluster, namespace) = (&gatherer.cluster, namespace.as_deref());
     // without the right to list Jobs, pods count for their own Jobs, and JobSets aren't known
     let jobs: Vec<Tolerant<Job>> = match objects(cluster.api(namespace), None).try_concat().await {
@@ -74,20 +74,17 @@ pub async fn read(
     let devices =
         ClaimedDevices::of_cluster(cluster, namespace).await?.with_templates(cluster, namespace).await?;
     let mut pods = PastReader::new(&jobs, devices);
-    let mut pages = objects::<PodWithRoom>(cluster.api(namespace), None);
-    while let Some(page) = pages.try_next().await.map_err(explain)? {
-        for pod in page {
-            pods.add(pod, &mut view);
-        }
-    }
+    let add = |pod: PodWithRoom| pods.add(pod, &mut view);
+    cluster.each(namespace, None, add).await.map_err(explain)?;
     missing.extend(pods.uncounted_devices());
     pods.add_jobs_without_pods(jobs, &mut view);
     view.complete();
     gatherer.complete(&mut view).await;
     let now = gatherer.now();
-    let (past, source) = pods.finish("cluster,", name, &mut view, now);
-    let share_seen = share_seen(&gatherer.cluster, tenure, &past).await;
-    Ok((past, SourceReport { share_seen, missing, ..source }, ClusterPast { queues, view, now }))
+    let mut past = pods.finish("cluster,", name, &mut view, now);
+    past.source.share_seen = share_seen(&gatherer.cluster, tenure, &past).await;
+    past.source.missing = missing;
+    Ok((past, ClusterPast { queues, view, now }))
 }
 
 /// Returns the share of the GPU-hours of ended runs that the past has, by the keeper's record of

@@ -52,6 +52,7 @@ const WAIT: u64 = 5_400;
 /// Makes up jobs. The same seed makes the same jobs.
 pub fn past(jobs: u32, seed: u64) -> Past {
     let (mut random, mut past) = (Random(seed), Past::default());
+    (past.source.kind, past.source.name) = ("made-up jobs,", format!("mix research, seed {seed}"));
     let end_of_all = BEGIN.saturating_add(DAYS * 86_400);
     for number in 0..jobs {
         let mut share = random.below(100).unsigned_abs();

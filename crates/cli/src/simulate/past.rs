@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, num::NonZeroU32};
 use jiff::Timestamp;
 use tenure_policy::expiry::Family;
 
+use super::source::SourceReport;
+
 /// A time in whole seconds since 1970, or a number of seconds.
 pub type Seconds = i64;
 
@@ -77,16 +79,15 @@ pub struct PastQueue {
 /// All that is known about the past.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
-    /// The queues and the users, each at the place of its number.
     pub runs: Vec<PastRun>,
+    /// The queues and the users, each at the place of its number.
     pub queues: Vec<PastQueue>,
     pub users: Vec<Box<str>>,
     queue_numbers: BTreeMap<PastQueue, u32>,
     user_numbers: BTreeMap<Box<str>, u32>,
-    /// The number of jobs and pods that never ran.
-    pub never_started: u64,
+    pub source: SourceReport,
     /// The number of lines about steps, which are parts of jobs.
-    pub steps: u64,
+    pub steps: usize,
     /// Usage before this time doesn't count, because that of other runs isn't known. Zero: all
     /// usage counts.
     pub known_since: Seconds,
@@ -140,17 +141,13 @@ impl Past {
         number(name.into(), &mut self.users, &mut self.user_numbers)
     }
 
-    /// Returns the first and the last time of any run. None: there are no runs.
-    pub fn span(&self) -> Option<[Seconds; 2]> {
-        let first = self.runs.iter().map(|run| run.submit.min(run.start)).min()?;
-        Some([first, self.runs.iter().map(|run| run.end).max()?])
-    }
-
-    /// Ends runs that still go on at the latest time that is known. To be called once all runs were
-    /// added.
+    /// Ends runs that still go on at the latest time that is known, and notes the first and the last
+    /// time of any run. To be called once all runs were added.
     pub fn complete(&mut self) {
-        let Some([_, last]) = self.span() else { return };
+        let first = self.runs.iter().map(|run| run.submit.min(run.start)).min();
+        let Some((first, last)) = first.zip(self.runs.iter().map(|run| run.end).max()) else { return };
         self.runs.iter_mut().filter(|run| run.fate == Fate::Running).for_each(|run| run.end = last);
+        (self.source.since, self.source.until) = (Some(moment(first)), Some(moment(last)));
     }
 
     /// Returns the name of a run's queue. Empty if it has none.

@@ -29,7 +29,7 @@ use tenure_types::{
 use super::{
     past::{Fate, Past, PastRun, Seconds},
     policy::OF_NAMESPACE,
-    source::{Skipped, SourceReport},
+    source::Skipped,
 };
 use crate::{
     list::{row::name_of, view::ListView},
@@ -56,7 +56,7 @@ pub struct PastReader {
     /// The uids of Jobs that have at least one pod.
     jobs_with_pods: HashSet<String>,
     /// The number of runs of pods that are never touched.
-    exempt: u64,
+    exempt: usize,
     /// The devices that pods have by claims, and the shared claims that are counted.
     devices: ClaimedDevices,
     shared: HashSet<ClaimName>,
@@ -101,8 +101,9 @@ impl PastReader {
     ) {
         let is_exempt = standing_exemption(pod, &Scope::default()).is_some() || claimed(pod).is_some();
         let Some(PodRun { started, preempted, .. }) = run.filter(|_| !is_exempt) else {
-            self.exempt += u64::from(is_exempt && run.is_some());
-            self.past.never_started += u64::from(!is_exempt && run.is_none() && !pod.is_finished());
+            self.exempt += usize::from(is_exempt && run.is_some());
+            let is_waiting = !is_exempt && run.is_none() && !pod.is_finished();
+            self.past.source.never_started += usize::from(is_waiting);
             return;
         };
         let owner = pod.controller().cloned().unwrap_or_else(|| of_pod(pod));
@@ -148,16 +149,10 @@ impl PastReader {
         self.devices.warning.clone().filter(|_| self.has_claims)
     }
 
-    /// Returns the past, and the report about its source. Runs that go on end now, and so do those
-    /// of pods whose grace period ends later. The queue of a run is that whose ceiling ends it; for
-    /// pods in no queue their namespace stands for it.
-    pub fn finish(
-        self,
-        kind: &'static str,
-        name: String,
-        view: &mut ListView,
-        now: Timestamp,
-    ) -> (Past, SourceReport) {
+    /// Returns the past. Runs that go on end now, and so do those of pods whose grace period ends
+    /// later. The queue of a run is that whose ceiling ends it; for pods in no queue their namespace
+    /// stands for it.
+    pub fn finish(self, kind: &'static str, name: String, view: &mut ListView, now: Timestamp) -> Past {
         let Self { mut past, mut pods, exempt, .. } = self;
         pods.sort_by(|one, other| (&one.workload, one.run.start).cmp(&(&other.workload, other.run.start)));
         for workload in pods.chunk_by_mut(|one, other| one.workload == other.workload) {
@@ -178,11 +173,13 @@ impl PastReader {
                 past.runs.push(std::mem::take(run));
             }
         }
-        let mut source = SourceReport::new(kind, name, &past);
+        past.complete();
+        let source = &mut past.source;
+        (source.kind, source.name, source.is_real) = (kind, name, true);
         (source.is_present, source.by_namespace) = (true, true);
-        let reason = "pods that are never touched".to_owned();
+        let reason = "pods that are never touched";
         source.skipped.extend((exempt > 0).then_some(Skipped { number: exempt, reason }));
-        (past, source)
+        past
     }
 }
 

@@ -8,7 +8,6 @@ use std::num::NonZeroU32;
 use clap::Args;
 use jiff::SignedDuration;
 use tenure_policy::{
-    config::Config,
     expiry::{Family, PerFamily},
     floor::{Floor, Floors},
     limits::QueueLimits,
@@ -68,20 +67,8 @@ impl<'t> Leaves<'t> {
 
 impl SimulatedPolicy {
     /// Returns the queues of a snapshot.
-    pub fn of(snapshot: &Snapshot, config: &Config) -> Self {
-        Self {
-            trees: PerFamily::new(|family| snapshot.index.trees()[family].clone()),
-            floors: config.floors.clone(),
-        }
-    }
-
-    /// Returns a policy without queues, with the configured floors.
-    pub fn default_of(config: &Config) -> Self {
-        let mut policy = Self { floors: config.floors.clone(), ..Self::default() };
-        for family in Family::ALL {
-            policy.trees[family].set_default(config.default_queues[family].as_deref());
-        }
-        policy
+    pub fn of(Snapshot { index, floors, .. }: &Snapshot) -> Self {
+        Self { trees: PerFamily::new(|family| index.trees()[family].clone()), floors: floors.clone() }
     }
 
     /// Returns the same policy with these values for all queues that runs of the past are in. A

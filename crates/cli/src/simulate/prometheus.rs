@@ -19,7 +19,7 @@ use super::{
     progress::ProgressBar,
     replay::hours,
     report::day,
-    source::{SourceReport, share},
+    source::share,
 };
 use crate::{floors::duration, list::view::ListView, snapshot::Snapshot};
 use pods::KnownPods;
@@ -77,13 +77,7 @@ const LESS: &str = "ask for less with --last, or raise --query.max-samples and -
 
 impl PrometheusArgs {
     /// Reads the past of all namespaces, or of one.
-    pub async fn read(
-        &self,
-        url: &Uri,
-        namespace: Option<&str>,
-        t9k: &str,
-        config: &Config,
-    ) -> Result<(Past, SourceReport)> {
+    pub async fn read(&self, url: &Uri, namespace: Option<&str>, t9k: &str, config: &Config) -> Result<Past> {
         ensure!(
             url.authority().is_none_or(|authority| !authority.as_str().contains('@')),
             "--prometheus: a password in the URL may be seen by others: give --prometheus-user and --prometheus-password"
@@ -123,15 +117,15 @@ impl PrometheusArgs {
         let (mut reader, has_queues) = (PastReader::default(), known.has_queues());
         known.into_past(namespace, [first, until], &mut reader, &mut view);
         let name = namespace.map_or_else(|| url.to_string(), |of| format!("{url} namespace {of}"));
-        let (mut past, mut source) = reader.finish("Prometheus,", name, &mut view, moment(until));
+        let mut past = reader.finish("Prometheus,", name, &mut view, moment(until));
         past.known_since = first;
+        let source = &mut past.source;
         source.missing =
             vec![NO_PREEMPTIONS.to_owned(), format!("runs that had ended before {}", day(first))];
         if now.saturating_sub(until) > LOOKBACK {
             let after = day(until);
-            source
-                .missing
-                .push(format!("all after {after}: Prometheus has no later sample of kube-state-metrics"));
+            let later = format!("all after {after}: Prometheus has no later sample of kube-state-metrics");
+            source.missing.push(later);
         }
         if !has_queues && !past.runs.is_empty() {
             source.missing.push(format!(
@@ -142,8 +136,8 @@ impl PrometheusArgs {
         (source.since, source.complete_since) = (Some(moment(first)), Some(moment(complete)));
         let seen =
             past.runs.iter().map(|run| hours(run.seconds_in(complete, run.end)) * Unit::Gpu.amount(run));
-        source.share_seen = share(seen.sum(), used).filter(|_| namespace.is_none());
-        Ok((past, source))
+        past.source.share_seen = share(seen.sum(), used).filter(|_| namespace.is_none());
+        Ok(past)
     }
 }
 

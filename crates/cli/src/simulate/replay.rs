@@ -48,30 +48,30 @@ pub struct QueueNumbers {
     pub queue: String,
     /// The number of users who lose a workload.
     pub users_cut: usize,
-    pub jobs: u64,
+    pub jobs: usize,
     /// The usage of the workloads by the baseline.
     pub used: f64,
     /// The number of workloads that the policy ends for good, earlier than the baseline.
-    pub cut: u64,
+    pub cut: usize,
     /// The number of cut workloads that would have ended soon.
-    pub nearly_finished: u64,
+    pub nearly_finished: usize,
     /// The number of cut workloads that would have got enough time without approval, had their
     /// users asked.
-    pub extendable: u64,
+    pub extendable: usize,
     /// The usage of cut workloads after their cut.
     pub freed: f64,
     /// The number of cut workloads that still run.
-    pub running_cut: u64,
+    pub running_cut: usize,
     /// The number of times that the end of a time slice interrupts a run.
-    pub slices: u64,
+    pub slices: usize,
     /// The number of workloads that the baseline ends, and the policy ends later or not at all.
-    pub spared: u64,
+    pub spared: usize,
     /// The number of runs that were preempted.
-    pub preempted: u64,
+    pub preempted: usize,
     /// The number of preemptions that a floor forbids to every preemptor.
-    pub preemptions_avoided: u64,
+    pub preemptions_avoided: usize,
     /// The number of preemptions that a floor forbids to preemptors of some queues alone.
-    pub preemptions_perhaps_avoided: u64,
+    pub preemptions_perhaps_avoided: usize,
     /// The usage that preemptions early in a run have lost.
     pub lost_early: f64,
     /// The same usage without the preemptions that floors avoid.
@@ -108,11 +108,11 @@ pub struct Loser {
 }
 
 /// The result of a replay.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Serialize)]
 pub struct Replayed {
-    /// The numbers of each queue, at the place of its number.
-    pub queues: Vec<QueueNumbers>,
     pub total: QueueNumbers,
+    /// The queues that have workloads, those that free most first.
+    pub queues: Vec<QueueNumbers>,
     /// The workloads that lose most, the greatest loss first.
     pub losers: Vec<Loser>,
 }
@@ -149,7 +149,9 @@ pub fn replay(
     let losers =
         losers.into_iter().filter_map(|(lost, cut, runs)| Loser::new(past, runs, cut, lost)).collect();
     queues.iter_mut().chain([&mut total]).for_each(QueueNumbers::complete);
-    Replayed { queues, total, losers }
+    queues.retain(|of| of.jobs > 0);
+    queues.sort_by(|one, other| other.freed.total_cmp(&one.freed).then_with(|| one.queue.cmp(&other.queue)));
+    Replayed { total, queues, losers }
 }
 
 /// Returns the past as the policy would have had it. Cut runs end at their ceiling. Runs whose
@@ -223,7 +225,7 @@ impl QueueNumbers {
         let at = |end: Option<SetEnd>| end.map_or(Seconds::MAX, |end| end.at);
         // a time slice comes back: it doesn't end the workload for good
         let [old, new] = [before, after].map(|end| at(end.filter(|end| !end.is_requeued)));
-        self.spared += u64::from(old < new);
+        self.spared += usize::from(old < new);
         let used =
             |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
         self.used += runs.iter().map(|run| used(run, old)).sum::<f64>();
@@ -231,7 +233,7 @@ impl QueueNumbers {
         if after.is_requeued {
             let longest = runs.iter().map(|run| run.end.saturating_sub(run.start)).max().unwrap_or(0);
             let slice = after.at.saturating_sub(head.start).max(1);
-            self.slices += u64::try_from(longest.saturating_sub(1) / slice).unwrap_or(0).max(1);
+            self.slices += usize::try_from(longest.saturating_sub(1) / slice).unwrap_or(0).max(1);
             return None;
         }
         let lost: f64 = runs.iter().map(|run| used(run, old) - used(run, new)).sum();
@@ -248,7 +250,7 @@ impl QueueNumbers {
             self.nearly_finished += 1;
             self.lacking = left.max(self.lacking);
         }
-        self.extendable += u64::from(left <= after.auto_approved);
+        self.extendable += usize::from(left <= after.auto_approved);
         Some((new, lost))
     }
 
@@ -271,7 +273,7 @@ impl QueueNumbers {
             self.preemptors_waited_hours += hours(until.saturating_sub(run.end));
         } else {
             let is_new = sometimes.is_some() && sometimes_before.is_none();
-            self.preemptions_perhaps_avoided += u64::from(is_new);
+            self.preemptions_perhaps_avoided += usize::from(is_new);
             self.lost_early_with_floors += lost;
         }
     }

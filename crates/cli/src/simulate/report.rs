@@ -35,10 +35,8 @@ pub struct SimulationReport {
     pub nearly_within: String,
     /// The bound of early losses, such as `10m`.
     pub lost_within: String,
-    pub total: QueueNumbers,
-    /// The queues that have workloads, those that free most first.
-    pub queues: Vec<QueueNumbers>,
-    pub losers: Vec<Loser>,
+    #[serde(flatten)]
+    pub replayed: Replayed,
     pub suggestions: Vec<Suggestion>,
     /// The number of `MaxDurationExceeded` events that a dry run of the keeper would emit for
     /// workloads that run now. None: no cluster was read.
@@ -55,7 +53,7 @@ pub struct SimulationReport {
 #[derive(Debug, Serialize)]
 pub struct Suggestion {
     /// The number of these workloads.
-    pub saves: u64,
+    pub saves: usize,
     /// The manifest of the queue.
     pub queue: Value,
 }
@@ -64,28 +62,22 @@ impl SimulationReport {
     /// Returns the report of a replay, without schedules, which the caller adds. `ceiling` is what
     /// flags give to all queues.
     pub fn new(
-        Replayed { mut queues, total, losers }: Replayed,
+        replayed: Replayed,
         counting: ReportBounds,
         [policy, baseline]: [String; 2],
         ceiling: Option<ExtendedDuration>,
         mut source: SourceReport,
     ) -> Self {
-        queues.retain(|of| of.jobs > 0);
-        queues.sort_by(|one, other| {
-            other.freed.total_cmp(&one.freed).then_with(|| one.queue.cmp(&other.queue))
-        });
         Self {
-            sentence: sentence(&total, counting, &policy, &source),
+            sentence: sentence(&replayed.total, counting, &policy, &source),
             depth: "replay",
             policy,
             baseline,
             unit: counting.unit.hours(),
             nearly_within: for_people(counting.nearly),
             lost_within: for_people(counting.lost_within),
-            suggestions: queues.iter().filter_map(|of| suggestion(of, ceiling)).collect(),
-            total,
-            queues,
-            losers,
+            suggestions: replayed.queues.iter().filter_map(|of| suggestion(of, ceiling)).collect(),
+            replayed,
             events_now: None,
             schedules: None,
             missing: std::mem::take(&mut source.missing),
@@ -113,7 +105,8 @@ impl SimulationReport {
                 parts.push(format!("\n{}", table(&headers, rows)));
             }
         };
-        let all = || self.queues.iter().chain([&self.total]);
+        let Replayed { total, queues, losers } = &self.replayed;
+        let all = || queues.iter().chain([total]);
         let preempted = all().filter(|row| row.preempted > 0).map(QueueNumbers::preemption_cells).collect();
         let schedules = self
             .schedules
@@ -128,7 +121,7 @@ impl SimulationReport {
             preempted,
         );
         add("ESTIMATE|WAIT P50|WAIT P95|CUT|PREEMPTED|SLICES|LOST HOURS", schedules.collect());
-        add("WORKLOAD|USER|QUEUE|RAN|CUT AFTER|LOSES HOURS", self.losers.iter().map(Loser::cells).collect());
+        add("WORKLOAD|USER|QUEUE|RAN|CUT AFTER|LOSES HOURS", losers.iter().map(Loser::cells).collect());
         for Suggestion { saves, queue } in &self.suggestions {
             let yaml = yaml(queue).unwrap_or_default();
             parts.push(format!(
@@ -169,7 +162,7 @@ fn sentence(total: &QueueNumbers, counting: ReportBounds, policy: &str, source: 
 impl QueueNumbers {
     /// Returns the cells of the first table.
     fn cut_cells(&self) -> Vec<String> {
-        let counts = [self.jobs, self.cut, number(self.users_cut), self.nearly_finished, self.extendable];
+        let counts = [self.jobs, self.cut, self.users_cut, self.nearly_finished, self.extendable];
         let [p50, p95] = [self.wait_p50, self.wait_p95].map(wait);
         let rest = [amount(self.freed), grouped(self.slices), p50, p95];
         [self.queue.clone()].into_iter().chain(counts.map(grouped)).chain(rest).collect()
@@ -223,18 +216,13 @@ pub fn wait(seconds: Option<i64>) -> String {
     cell(seconds.map(length))
 }
 
-/// Returns a count as a number of a report.
-pub fn number(of: usize) -> u64 {
-    u64::try_from(of).unwrap_or(u64::MAX)
-}
-
 /// Returns a number and a word, with an "s" unless the number is 1.
-pub fn plural(number: u64, word: &str) -> String {
+pub fn plural(number: usize, word: &str) -> String {
     format!("{} {word}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// Returns a number with commas between thousands.
-pub fn grouped(number: u64) -> String {
+pub fn grouped(number: usize) -> String {
     let digits: Vec<char> = number.to_string().chars().collect();
     let groups = digits.rchunks(3).rev().map(|group| group.iter().collect::<String>());
     groups.collect::<Vec<_>>().join(",")
@@ -247,7 +235,7 @@ pub fn amount(hours: f64) -> String {
         ..0.005 => "0".into(),
         ..10.0 => format!("{hours:.2}"),
         ..100.0 => format!("{hours:.1}"),
-        _ => grouped(hours.round() as u64),
+        _ => grouped(hours.round() as usize),
     }
 }
 

@@ -43,9 +43,9 @@ const BACKOFF: Seconds = 10;
 pub struct ScheduleReport {
     pub wait_p50: Option<i64>,
     pub wait_p95: Option<i64>,
-    pub cut: u64,
-    pub preempted: u64,
-    pub slices: u64,
+    pub cut: usize,
+    pub preempted: usize,
+    pub slices: usize,
     pub lost: f64,
 }
 

@@ -6,13 +6,10 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{
-    past::{Past, moment},
-    report::{amount, day, grouped, number, plural},
-};
+use super::report::{amount, day, grouped, plural};
 
 /// The source of a simulation, for people and programs.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceReport {
     pub kind: &'static str,
@@ -26,7 +23,8 @@ pub struct SourceReport {
     pub complete_since: Option<Timestamp>,
     /// The share of all unit-hours that the source has, from 0 to 1. Null: the total is unknown.
     pub share_seen: Option<f64>,
-    pub never_started: u64,
+    /// The number of jobs and pods that never ran.
+    pub never_started: usize,
     /// Lines or objects that were left out, by reason.
     pub skipped: Vec<Skipped>,
     /// Sentences about what the source lacks.
@@ -41,20 +39,13 @@ pub struct SourceReport {
 }
 
 /// A number of lines or objects that don't count.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Skipped {
-    pub number: u64,
-    pub reason: String,
+    pub number: usize,
+    pub reason: &'static str,
 }
 
 impl SourceReport {
-    /// Returns the report about a real source, with unknown completeness.
-    pub fn new(kind: &'static str, name: String, past: &Past) -> Self {
-        let [since, until] = past.span().map_or([None; 2], |span| span.map(|at| Some(moment(at))));
-        let never_started = past.never_started;
-        Self { kind, name, is_real: true, since, until, never_started, ..Self::default() }
-    }
-
     /// Returns the beginning of sentences about made-up jobs. Empty for real ones.
     pub fn caution(&self) -> String {
         if self.is_real {
@@ -66,7 +57,7 @@ impl SourceReport {
 
     /// Returns a number of users, or of namespaces where these stand for users.
     pub fn users(&self, users: usize) -> String {
-        plural(number(users), if self.by_namespace { "namespace" } else { "user" })
+        plural(users, if self.by_namespace { "namespace" } else { "user" })
     }
 
     /// Returns the length of the past, in words.
@@ -78,7 +69,11 @@ impl SourceReport {
             hours @ 2.. => (hours, "hour"),
             _ => (span.as_mins(), "minute"),
         };
-        format!("{}{}", if self.is_present { "the last " } else { "" }, plural(number.unsigned_abs(), word))
+        format!(
+            "{}{}",
+            if self.is_present { "the last " } else { "" },
+            plural(usize::try_from(number).unwrap_or(0), word)
+        )
     }
 
     /// Returns lines about the source, and about what it lacks.

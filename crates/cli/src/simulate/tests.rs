@@ -158,9 +158,9 @@ proptest! {
         };
         let expected = past.workloads().filter(|runs| runs.iter().any(is_cut)).count();
         let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
-        prop_assert_eq!(replayed.total.cut, expected as u64);
-        let again: u64 = replayed.queues.iter().map(|tally| tally.cut).sum();
-        prop_assert_eq!(again, expected as u64);
+        prop_assert_eq!(replayed.total.cut, expected);
+        let again: usize = replayed.queues.iter().map(|tally| tally.cut).sum();
+        prop_assert_eq!(again, expected);
     }
 
     #[test]
@@ -388,9 +388,9 @@ fn a_pod_that_terminates_has_run_until_now_at_most() {
     let mut view = ListView::new(Snapshot::new(&Config::default(), None, now));
     let mut reader = PastReader::default();
     reader.add(from_value(pod).unwrap(), &mut view);
-    let (past, source) = reader.finish("cluster,", "all namespaces".into(), &mut view, now);
+    let past = reader.finish("cluster,", "all namespaces".into(), &mut view, now);
     let [run] = &past.runs[..] else { panic!("{past:?}") };
-    assert_eq!((run.end - run.start, run.fate, source.until), (HOUR, Fate::Ended, Some(now)));
+    assert_eq!((run.end - run.start, run.fate, past.source.until), (HOUR, Fate::Ended, Some(now)));
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn more_time_is_suggested_for_queues_of_the_run_ai_family_alone() {
         policy.trees[family].put("a", RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
         let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
         assert_eq!(replayed.total.nearly_finished, 1, "{family:?}");
-        let source = SourceReport::new("CSV", "jobs.csv".into(), &past);
+        let source = SourceReport::default();
         SimulationReport::new(replayed, COUNTING, Default::default(), None, source).suggestions.len()
     };
     assert_eq!(Family::ALL.map(suggested), [1, 0]);

@@ -19,7 +19,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::past::{Past, Seconds};
+use super::{
+    past::{Past, Seconds},
+    source::{Skipped, SourceReport},
+};
 pub use broken::SkippedLines;
 pub use fields::Columns;
 use lines::Lines;
@@ -57,7 +60,6 @@ pub const CSV: &str = "CSV";
 #[derive(Debug)]
 pub struct Trace {
     pub past: Past,
-    pub format: &'static str,
     pub broken: SkippedLines,
 }
 
@@ -111,14 +113,19 @@ pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Res
         }
     }
     let format = table.map(|table| if table.is_sacct { SACCT } else { CSV }).or(begin.map(|_| SWF));
-    let format = format.with_context(|| format!("{name}: there is no line to read: {KNOWN}"))?;
-    let runs = u64::try_from(past.runs.len()).unwrap_or(u64::MAX);
+    let kind = format.with_context(|| format!("{name}: there is no line to read: {KNOWN}"))?;
     ensure!(
-        broken.total <= runs.saturating_add(past.never_started).saturating_add(past.steps),
+        broken.total <= past.runs.len().saturating_add(past.source.never_started).saturating_add(past.steps),
         "{name}: {} of its lines can't be read, more than can: {}: name the columns with --columns, or repair the file",
         broken.total,
         broken.first.join("; ")
     );
     past.complete();
-    Ok(Trace { past, format, broken })
+    let steps = (past.steps > 0).then_some((&"the line is of a step, a part of a job", &past.steps));
+    let skipped = broken.by_reason.iter().chain(steps);
+    let skipped = skipped.map(|(&reason, &number)| Skipped { number, reason }).collect();
+    let complete_since = past.source.since;
+    let name = name.to_owned();
+    past.source = SourceReport { kind, name, is_real: true, complete_since, skipped, ..past.source };
+    Ok(Trace { past, broken })
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// The number of lines that were skipped, in all and by reason, with the first lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkippedLines {
-    pub total: u64,
-    pub by_reason: BTreeMap<&'static str, u64>,
+    pub total: usize,
+    pub by_reason: BTreeMap<&'static str, usize>,
     pub first: Vec<String>,
 }
 

@@ -49,11 +49,16 @@ pub fn take(
     }
     let [job, submit, wait, ran, processors, _, _, asked, _, _, status, user, _, _, queue, partition, ..] =
         numbers;
+    // a partial execution, which stands beside the line of its whole job
+    if matches!(status, 2..=4) {
+        past.steps += 1;
+        return Ok(());
+    }
     if submit < 0 {
         return Err(("the time of submission is negative", submit.to_string()));
     }
     if ran < 0 && (status == CANCELLED || wait < 0) {
-        past.never_started += 1;
+        past.source.never_started += 1;
         return Ok(());
     }
     if wait < 0 || ran < 0 {

@@ -91,7 +91,7 @@ impl TableReader {
             return Ok(());
         }
         if is_unset(start) || begins(&"PENDING") {
-            past.never_started += 1;
+            past.source.never_started += 1;
             return Ok(());
         }
         // a state of Slurm, or one that `simulate` has written: other words count as ended

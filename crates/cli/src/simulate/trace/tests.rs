@@ -44,7 +44,7 @@ fn run(trace: &Trace, number: usize) -> PastRun {
 fn csv_is_read_by_its_headers_or_by_those_that_a_person_maps() {
     let trace = read_text(&format!("{CSV}{GOOD_CSV}")).unwrap();
     let (first, second) = (run(&trace, 0), run(&trace, 1));
-    assert_eq!((trace.format, trace.broken.total), (super::CSV, 0));
+    assert_eq!((trace.past.source.kind, trace.broken.total), (super::CSV, 0));
     assert_eq!((first.start - first.submit, first.end - first.start, first.gpus), (3_600, 7_200, 8.0));
     assert_eq!((second.fate, first.priority), (Fate::Preempted, 10));
     assert_eq!((trace.past.queue_name(&second), trace.past.user_name(&second)), ("b", "ben"));
@@ -59,7 +59,10 @@ fn csv_is_read_by_its_headers_or_by_those_that_a_person_maps() {
 fn sacct_is_read_with_its_gpus_and_without_its_steps() {
     let steps = "1.batch||||2026-01-01T01:00:00|2026-01-01T03:00:00|COMPLETED||cpu=8|8\n3|cy|gpu|2026-01-01T00:00:00|Unknown|Unknown|PENDING|1||0\n";
     let trace = read_text(&format!("{SACCT}{GOOD_SACCT}{steps}")).unwrap();
-    assert_eq!((trace.format, trace.past.steps, trace.past.never_started), (super::SACCT, 1, 1));
+    assert_eq!(
+        (trace.past.source.kind, trace.past.steps, trace.past.source.never_started),
+        (super::SACCT, 1, 1)
+    );
     let (first, second) = (run(&trace, 0), run(&trace, 1));
     assert_eq!((first.gpus, first.cpus, second.gpus, second.fate), (2.0, 8.0, 4.0, Fate::Running));
     assert_eq!(second.end, first.end, "it goes on until the end of what is known");
@@ -92,9 +95,20 @@ fn standard_workload_format_counts_from_its_begin() {
     ))
     .unwrap();
     let first = run(&trace, 0);
-    assert_eq!((trace.format, first.submit, first.start), (super::SWF, 1_735_689_600, 1_735_689_610));
+    assert_eq!(
+        (trace.past.source.kind, first.submit, first.start),
+        (super::SWF, 1_735_689_600, 1_735_689_610)
+    );
     assert_eq!((first.cpus, trace.past.queue_name(&first)), (16.0, "queue-2"));
-    assert_eq!((trace.past.never_started, trace.past.unit()), (1, Unit::Core));
+    assert_eq!((trace.past.source.never_started, trace.past.unit()), (1, Unit::Core));
+}
+
+#[test]
+fn a_job_of_partial_executions_counts_once() {
+    let partial = "1 0 10 1800 16 -1 -1 16 7200 -1 2 3 1 -1 2 -1 -1 -1\n1 -1 60 1800 16 -1 -1 16 7200 -1 3 3 1 -1 2 -1 -1 -1\n";
+    let trace = read_text(&format!("{SWF}{GOOD_SWF}{partial}")).unwrap();
+    assert_eq!((trace.past.runs.len(), trace.past.steps, trace.broken.total), (2, 2, 0));
+    assert_eq!(run(&trace, 0).end - run(&trace, 0).start, 3_600);
 }
 
 #[test]
@@ -324,7 +338,7 @@ fn skips(header: &str, good: &str, bad: &[BadLine]) -> usize {
         let trace = read_text(&format!("{header}{good}{line}\n"));
         let trace = trace.unwrap_or_else(|error| panic!("{line}: {error}"));
         if *reason == "never" {
-            assert_eq!((trace.broken.total, trace.past.never_started), (0, 1), "{line}");
+            assert_eq!((trace.broken.total, trace.past.source.never_started), (0, 1), "{line}");
             continue;
         }
         assert_eq!((trace.broken.total, trace.past.runs.len()), (1, 2), "{line}: {:?}", trace.broken);
