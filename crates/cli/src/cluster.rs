@@ -35,7 +35,7 @@ use crate::{
 };
 pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, TOKEN_VARIABLE, read_kubeconfig, url};
 pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
-pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, unreachable};
+pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, root_cause, unreachable};
 pub use target::{KindAndName, is_segment, targets};
 
 /// The number of requests under way at once.

@@ -11,7 +11,7 @@ pub mod occupants;
 mod tests;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tenure_types::ExtendedDuration;
 
 use crate::{
@@ -46,8 +46,8 @@ pub struct ForecastArgs {
     workload: Option<String>,
 
     /// Show what comes free in all, or by node
-    #[arg(long, value_enum, default_value_t)]
-    by: Grouping,
+    #[arg(long, value_parser = ["all", "node"], default_value = "all")]
+    by: String,
 
     /// Only these resources [default: GPUs if there are any, else cpu]
     #[arg(long = "resource", value_name = "RESOURCE", value_delimiter = ',')]
@@ -73,13 +73,6 @@ pub struct ForecastArgs {
     output: OutputArgs,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Grouping {
-    #[default]
-    All,
-    Node,
-}
-
 impl ForecastArgs {
     /// Reads the pods, from a cluster or from files, and prints the bound.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
@@ -90,11 +83,11 @@ impl ForecastArgs {
             "--for needs the pods of all namespaces, because each takes room: leave out -n"
         );
         let cluster = if self.input.filename.is_empty() {
-            ClusterRoom::of_cluster(&self, connect, config).await?
+            ClusterRoom::of_cluster(&self, connect, &config).await?
         } else {
             ClusterRoom::of_files(&self, &config)?
         };
-        let forecast = Forecast::new(&cluster, self.by == Grouping::Node, wanted.as_ref())?;
+        let forecast = Forecast::new(&cluster, self.by == "node", wanted.as_ref())?;
         self.output.show(&forecast, || forecast.text(self.resources, self.rows))
     }
 }

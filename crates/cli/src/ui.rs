@@ -126,12 +126,9 @@ impl UiArgs {
         };
         let (mut source, mut rights) = (LookSource::Files(Vec::new(), now), None);
         if self.input.filename.is_empty() {
-            let named = connect.named_namespace().map(str::to_owned);
-            let cluster = connect.connect().await?;
-            options.namespace = cluster.namespace_of_pods(named).await?;
-            rights = Some(Rights::of(&cluster));
-            let (namespace, t9k) = (options.namespace.clone(), options.t9k_system_namespace.clone());
-            let gatherer = Gatherer::new(cluster, namespace, t9k, options.config.clone());
+            let gatherer = Gatherer::of_pods(connect, &options.t9k_system_namespace, &options.config).await?;
+            options.namespace.clone_from(&gatherer.namespace);
+            rights = Some(Rights::of(&gatherer.cluster));
             source = LookSource::Cluster(Box::new(gatherer));
         } else if let LookSource::Files(documents, _) = &mut source {
             *documents = input::read(&self.input.filename)?;

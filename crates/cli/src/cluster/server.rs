@@ -77,14 +77,22 @@ pub fn unreachable(error: kube::Error, server: &Uri) -> Error {
         kube::Error::SerdeError(_) => ("reach", NO_API.into(), ADDRESS),
         kube::Error::Auth(_) => ("log in to", with_causes(&Error::new(error)), USER),
         _ => {
-            let error = Error::new(error);
-            let cause = error.root_cause();
-            let is_trust = cause.is::<rustls::Error>() && cause.to_string().contains("certificate");
+            let (cause, is_trust) = root_cause(error);
             let (failed, remedy) = if is_trust { ("trust", AUTHORITY) } else { ("reach", ADDRESS) };
-            (failed, cause.to_string(), remedy)
+            (failed, cause, remedy)
         }
     };
     anyhow!("cannot {failed} the API server at {server}: {cause}: {remedy}")
+}
+
+/// Returns the root cause of an error of a call, and true if the server's certificate isn't
+/// trusted.
+pub fn root_cause(error: kube::Error) -> (String, bool) {
+    let error = Error::new(error);
+    let cause = error.root_cause();
+    let text = cause.to_string();
+    let is_trust = cause.is::<rustls::Error>() && text.contains("certificate");
+    (text, is_trust)
 }
 
 /// The reason that kube gives to an answer that isn't a Status.

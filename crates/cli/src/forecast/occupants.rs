@@ -52,17 +52,14 @@ impl ClusterRoom {
     /// Reads the live pods of all namespaces, of the namespace that is named, or of the only one
     /// that the user may list. A search for room needs nodes, and the pods of all namespaces:
     /// otherwise an error.
-    pub async fn of_cluster(args: &ForecastArgs, connect: ConnectArgs, config: Config) -> Result<Self> {
-        let (named, t9k) = (connect.named_namespace().map(str::to_owned), args.t9k_system_namespace.clone());
-        let cluster = connect.connect().await?;
-        let namespace = cluster.namespace_of_pods(named).await?;
+    pub async fn of_cluster(args: &ForecastArgs, connect: ConnectArgs, config: &Config) -> Result<Self> {
+        let mut gatherer = Gatherer::of_pods(connect, &args.t9k_system_namespace, config).await?;
         ensure!(
-            namespace.is_none() || args.workload.is_none(),
+            gatherer.namespace.is_none() || args.workload.is_none(),
             "--for needs the pods of all namespaces, because each takes room: you may not list them"
         );
-        let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k, config);
         let mut snapshot = gatherer.without_pods().await?.snapshot;
-        let (cluster, namespace, mut pods) = (&gatherer.cluster, namespace.as_deref(), Vec::new());
+        let (cluster, namespace, mut pods) = (&gatherer.cluster, gatherer.namespace.as_deref(), Vec::new());
         let read = |pod: PodWithRoom| pods.extend(BoundPod::read(pod, &mut snapshot.index));
         cluster.each(namespace, Some(LIVE), read).await.map_err(explain)?;
         let mut claims = ClaimedDevices::default();

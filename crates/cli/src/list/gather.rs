@@ -18,7 +18,7 @@ use tenure_types::{extension, selector::Selector};
 
 use super::{row::WorkloadRow, view::ListView};
 use crate::{
-    cluster::{AT_ONCE, ClusterReader, ResourceKind, ResourceKinds, explain, is_forbidden},
+    cluster::{AT_ONCE, ClusterReader, ConnectArgs, ResourceKind, ResourceKinds, explain, is_forbidden},
     print::{warn, with_causes},
     snapshot::{NotListed, Snapshot},
 };
@@ -34,7 +34,7 @@ pub struct Gatherer {
     pub cluster: ClusterReader,
     discovered: Instant,
     /// The namespace of workloads. None: all namespaces.
-    namespace: Option<String>,
+    pub namespace: Option<String>,
     t9k_system_namespace: String,
     config: Config,
     /// Selects workloads by their own labels.
@@ -71,6 +71,15 @@ impl Gatherer {
             queues_failed,
             is_silent: false,
         }
+    }
+
+    /// Connects to the cluster. Returns a gatherer for the namespace that is named, or for all
+    /// namespaces; if the user may not list the pods of all, for that of the context.
+    pub async fn of_pods(connect: ConnectArgs, t9k_system_namespace: &str, config: &Config) -> Result<Self> {
+        let named = connect.named_namespace().map(str::to_owned);
+        let cluster = connect.connect().await?;
+        let namespace = cluster.namespace_of_pods(named).await?;
+        Ok(Self::new(cluster, namespace, t9k_system_namespace.to_owned(), config.clone()))
     }
 
     /// Returns the present time of the API server's clock.

@@ -47,16 +47,14 @@ pub async fn read(
     [t9k, tenure]: [&str; 2],
     config: &Config,
 ) -> Result<(Past, ClusterPast)> {
-    let named = connect.named_namespace().map(str::to_owned);
-    let cluster = connect.connect().await?;
-    let is_named = named.is_some();
-    let namespace = cluster.namespace_of_pods(named).await?;
+    let is_named = connect.named_namespace().is_some();
+    let mut gatherer = Gatherer::of_pods(connect, t9k, config).await?;
+    let namespace = gatherer.namespace.clone();
     let mut missing = vec![DELETED.to_owned()];
     if let Some(own) = namespace.as_ref().filter(|_| !is_named) {
         missing.push(format!("all namespaces but {own}: you may not list the pods of all"));
     }
     let name = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |of| format!("namespace {of}"));
-    let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k.to_owned(), config.clone());
     let mut view = gatherer.without_pods().await?;
     let queues = SimulatedPolicy::of(&view.snapshot);
     let (cluster, namespace) = (&gatherer.cluster, namespace.as_deref());

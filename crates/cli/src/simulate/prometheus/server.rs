@@ -16,6 +16,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{super::past::Seconds, PrometheusArgs};
+use crate::cluster::root_cause;
 
 /// A Prometheus, or a server with the same API.
 pub struct PrometheusServer {
@@ -153,9 +154,7 @@ pub fn is_too_much(error: &Error) -> bool {
 
 /// Returns an error about a server that doesn't answer, and what to check.
 fn no_answer(error: kube::Error, url: &str) -> Error {
-    let error = Error::new(error);
-    let cause = error.root_cause();
-    let is_trust = cause.is::<rustls::Error>() && cause.to_string().contains("certificate");
+    let (cause, is_trust) = root_cause(error);
     let remedy = if is_trust { "check --prometheus-ca" } else { "check that it runs, and the URL" };
     anyhow!("cannot ask Prometheus at {url}: {cause}: {remedy}")
 }
