@@ -160,9 +160,10 @@ impl Past {
         self.users.get(run.user as usize).map_or("", |name| name)
     }
 
-    /// Returns the runs of each workload, as one slice each.
-    pub fn workloads(&self) -> impl Iterator<Item = &[PastRun]> {
-        self.runs.chunk_by(|_, next| next.is_joined)
+    /// Returns the first run and all runs of each workload.
+    pub fn workloads(&self) -> impl Iterator<Item = (&PastRun, &[PastRun])> {
+        let workloads = self.runs.chunk_by(|_, next| next.is_joined);
+        workloads.filter_map(|runs| Some((runs.first()?, runs)))
     }
 
     /// Returns the unit of reports: GPUs if any run has some, else CPU cores if any run has some,

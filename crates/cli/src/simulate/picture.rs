@@ -38,12 +38,8 @@ const STYLE: &str = "
 /// those that they would have used.
 pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> String {
     let [used, left] = [before, after].map(|past| by_queue(past, unit));
-    let mut bars: Vec<(&str, f64, f64)> = before
-        .queues
-        .iter()
-        .zip(used.iter().zip(left))
-        .map(|(queue, (used, left))| (&*queue.name, *used, left))
-        .collect();
+    let bars = before.queues.iter().zip(used.into_iter().zip(left));
+    let mut bars: Vec<_> = bars.map(|(queue, (used, left))| (&*queue.name, used, left)).collect();
     bars.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
     let others = bars.split_off(bars.len().min(SHOWN));
     let (used, left) = others.iter().fold((0.0, 0.0), |(used, left), of| (used + of.1, left + of.2));
@@ -69,7 +65,7 @@ pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> Strin
             // a write to a string can't fail
             _ = writeln!(
                 svg,
-                "  <rect class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" width=\"{width:.1}\" height=\"12\"/>"
+                r#"  <rect class="{class}" x="{LEFT}" y="{y}" width="{width:.1}" height="12"/>"#
             );
         }
         let label = format!("{} → {} {}", amount(*used), amount(*left), unit.hours());
@@ -82,9 +78,8 @@ pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> Strin
 fn by_queue(past: &Past, unit: Unit) -> Vec<f64> {
     let mut used = vec![0.0; past.queues.len()];
     for run in &past.runs {
-        if let Some(of) = usize::try_from(run.queue).ok().and_then(|queue| used.get_mut(queue)) {
-            *of += hours(run.seconds_in(past.known_since, run.end)) * unit.amount(run);
-        }
+        let hours = hours(run.seconds_in(past.known_since, run.end)) * unit.amount(run);
+        used.get_mut(run.queue as usize).into_iter().for_each(|of| *of += hours);
     }
     used
 }

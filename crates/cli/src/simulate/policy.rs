@@ -13,7 +13,7 @@ use tenure_policy::{
     limits::QueueLimits,
     preemption::QueuePlace,
     queue::RunaiQueue,
-    tree::QueueTree,
+    tree::{QueueId, QueueTree},
 };
 use tenure_types::ExtendedDuration;
 
@@ -61,7 +61,7 @@ pub struct Leaves<'t>(Vec<LeafLimits<'t>>);
 
 impl<'t> Leaves<'t> {
     pub fn of(&self, queue: u32) -> Option<&LeafLimits<'t>> {
-        self.0.get(usize::try_from(queue).ok()?)
+        self.0.get(queue as usize)
     }
 }
 
@@ -95,14 +95,13 @@ impl SimulatedPolicy {
 
     /// Returns the first family that has a queue of the past, or else the one that it is in.
     pub fn family(&self, queue: &PastQueue) -> Family {
-        self.families(queue).next().or(queue.family).unwrap_or(Family::Runai)
+        let first = Family::ALL.into_iter().find(|family| self.bound(*family, queue).is_some());
+        first.or(queue.family).unwrap_or(Family::Runai)
     }
 
-    /// Returns the families that have a queue of the past.
-    fn families(&self, queue: &PastQueue) -> impl Iterator<Item = Family> {
-        Family::ALL.into_iter().filter(move |family| {
-            queue.family.is_none_or(|of| of == *family) && self.trees[*family].bind(&queue.name).is_some()
-        })
+    /// Returns the queue of a family that counts for a queue of the past. None: there is none.
+    fn bound(&self, family: Family, queue: &PastQueue) -> Option<QueueId> {
+        self.trees[family].bind(&queue.name).filter(|_| queue.family.is_none_or(|of| of == family))
     }
 
     /// Returns the limits in each queue of the past.
@@ -114,34 +113,31 @@ impl SimulatedPolicy {
             let own = leaf.place.queue;
             let others = places.iter().filter(|other| other.name != leaf.place.name);
             let reclaim = others.map(|other| self.floors.reclaim(tree, other.queue, own, None));
-            let preempt = self.floors.preempt(tree, own, None);
-            leaf.floors = Some(reclaim.fold([preempt; 2], |[least, most], floor| {
-                [
-                    if floor.value < least.value { floor } else { least },
-                    if floor.value > most.value { floor } else { most },
-                ]
-            }));
+            let floors: Vec<Floor<'t>> = reclaim.chain([self.floors.preempt(tree, own, None)]).collect();
+            let least = floors.iter().min_by_key(|floor| floor.value);
+            let most = floors.iter().max_by_key(|floor| floor.value);
+            leaf.floors = least.zip(most).map(|(least, most)| [*least, *most]);
         }
         Leaves(leaves)
     }
 
     fn leaf<'t>(&'t self, queue: &'t PastQueue) -> LeafLimits<'t> {
-        let has = |family: Family| self.families(queue).any(|of| of == family);
         let limits = PerFamily::new(|family| {
-            let tree = &self.trees[family];
-            let leaf = tree.bind(&queue.name).filter(|_| has(family))?;
+            let of = QueueLimits::of(&self.trees[family], &self.floors, self.bound(family, queue)?);
             // as for the keeper, a cycle of stored queues has no ceiling
-            Some(QueueLimits::of(tree, &self.floors, leaf).unwrap_or_default())
+            Some(of.unwrap_or_default())
         });
         let is_in_one = queue.family != Some(Family::Tensorstack) && is_queue(&queue.name);
-        let name = Some(&*queue.name).filter(|_| is_in_one || has(Family::Runai));
+        let is_in_one = is_in_one || self.bound(Family::Runai, queue).is_some();
+        let name = Some(&*queue.name).filter(|_| is_in_one);
         LeafLimits { limits, place: QueuePlace::find(&self.trees[Family::Runai], name), floors: None }
     }
 
     /// Returns the number of queues of the past that the policy doesn't have. Namespaces of pods in
     /// no queue aren't among them.
     pub fn unknown(&self, past: &Past) -> usize {
-        let is_unknown = |of: &&PastQueue| is_queue(&of.name) && self.families(of).next().is_none();
+        let has_none = |of: &PastQueue| Family::ALL.iter().all(|family| self.bound(*family, of).is_none());
+        let is_unknown = |of: &&PastQueue| is_queue(&of.name) && has_none(of);
         past.queues.iter().filter(is_unknown).count()
     }
 }
@@ -178,9 +174,7 @@ impl LeafLimits<'_> {
     /// Returns the time beyond its ceiling that a run gets without approval if its user asks for
     /// it.
     pub fn auto_approved(&self, family: Family) -> SignedDuration {
-        let allowance = self.limits[family].map(|limits| limits.extensions);
-        allowance
-            .filter(|of| !of.is_none())
-            .map_or(SignedDuration::ZERO, |of| of.auto_approve.min(of.max_total).to_signed())
+        let of = self.limits[family].map(|limits| limits.extensions).unwrap_or_default();
+        if of.is_none() { SignedDuration::ZERO } else { of.auto_approve.min(of.max_total).to_signed() }
     }
 }

@@ -132,22 +132,28 @@ pub fn replay(
     let queues = past.queues.iter().map(|queue| named(&queue.name, Some(policy.family(queue))));
     let mut queues: Vec<_> = queues.collect();
     let (mut total, mut losers) = (named("(all)", None), Vec::new());
-    for runs in past.workloads() {
-        let [head, ..] = runs else { continue };
+    for (head, runs) in past.workloads() {
         let ends = judges.each_ref().map(|judge| judge.end(runs));
         let mut cut = None;
         for numbers in queues.get_mut(head.queue as usize).into_iter().chain([&mut total]) {
-            cut = numbers.add(runs, ends, counting);
+            cut = numbers.add(head, runs, ends, counting);
             for run in runs.iter().filter(|run| run.fate == Fate::Preempted) {
                 numbers.add_preempted(run, judges.each_ref().map(|judge| judge.forbids(run)), counting);
             }
         }
-        losers.extend(cut.map(|(cut, lost)| (lost, cut, runs)));
+        losers.extend(cut.map(|(cut, lost)| (lost, cut, head, runs)));
     }
     losers.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
     losers.truncate(NAMED);
-    let losers =
-        losers.into_iter().filter_map(|(lost, cut, runs)| Loser::new(past, runs, cut, lost)).collect();
+    let losers = losers.into_iter().map(|(lost, cut, head, runs)| Loser {
+        workload: head.id.to_string(),
+        user: past.user_name(head).to_owned(),
+        queue: past.queue_name(head).to_owned(),
+        ran_seconds: last_end(runs).saturating_sub(head.start),
+        cut_after_seconds: cut.saturating_sub(head.start),
+        lost,
+    });
+    let losers = losers.collect();
     queues.iter_mut().chain([&mut total]).for_each(QueueNumbers::complete);
     queues.retain(|of| of.jobs > 0);
     queues.sort_by(|one, other| other.freed.total_cmp(&one.freed).then_with(|| one.queue.cmp(&other.queue)));
@@ -161,7 +167,7 @@ pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
     let judges = policy.leaves(past);
     let mut result = past.clone();
     result.runs.clear();
-    for runs in past.workloads() {
+    for (_, runs) in past.workloads() {
         let held = runs.iter().map(|run| {
             let [until, _] = judges.forbids(run);
             PastRun { end: until.unwrap_or(run.end).max(run.end), ..run.clone() }
@@ -215,11 +221,11 @@ impl QueueNumbers {
     /// its loss in unit-hours. None: it isn't cut.
     fn add(
         &mut self,
+        head: &PastRun,
         runs: &[PastRun],
         [before, after]: [Option<SetEnd>; 2],
         counting: ReportBounds,
     ) -> Option<(Seconds, f64)> {
-        let [head, ..] = runs else { return None };
         self.jobs += 1;
         self.waits.push(u32::try_from(head.start.saturating_sub(head.submit)).unwrap_or(u32::MAX));
         let at = |end: Option<SetEnd>| end.map_or(Seconds::MAX, |end| end.at);
@@ -244,8 +250,7 @@ impl QueueNumbers {
             self.running_cut += 1;
             return Some((new, lost));
         }
-        let until = runs.iter().map(|run| run.end).max().unwrap_or(head.end);
-        let left = until.min(old).saturating_sub(new);
+        let left = last_end(runs).min(old).saturating_sub(new);
         if left <= counting.nearly.as_secs() {
             self.nearly_finished += 1;
             self.lacking = left.max(self.lacking);
@@ -285,19 +290,9 @@ impl QueueNumbers {
     }
 }
 
-impl Loser {
-    /// Returns a loser with the names of its workload, user and queue. None: it has no runs.
-    fn new(past: &Past, runs: &[PastRun], cut: Seconds, lost: f64) -> Option<Self> {
-        let (first, end) = (runs.first()?, runs.iter().map(|run| run.end).max()?);
-        Some(Self {
-            workload: first.id.to_string(),
-            user: past.user_name(first).to_owned(),
-            queue: past.queue_name(first).to_owned(),
-            ran_seconds: end.saturating_sub(first.start),
-            cut_after_seconds: cut.saturating_sub(first.start),
-            lost,
-        })
-    }
+/// Returns the last end of a workload's runs.
+fn last_end(runs: &[PastRun]) -> Seconds {
+    runs.iter().map(|run| run.end).max().unwrap_or(0)
 }
 
 /// Returns the value that `percent` of all values don't exceed. None: there are no values.

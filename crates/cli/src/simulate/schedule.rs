@@ -92,7 +92,7 @@ struct SimulatedPool<'t> {
 /// Schedules all workloads of the past by a policy. `capacity` is in units. None: the most that ran
 /// at once. A pool is never smaller than the largest workload.
 pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Option<f64>) -> ScheduleReport {
-    let jobs: Vec<Job> = past.workloads().filter_map(|runs| Job::of(runs, unit)).collect();
+    let jobs: Vec<Job> = past.workloads().map(|(head, runs)| Job::of(head, runs, unit)).collect();
     let largest = jobs.iter().map(|job| job.units).max().unwrap_or(0);
     let arrivals = jobs.iter().enumerate().map(|(number, job)| (job.submit, Some(number))).collect();
     let mut pool = SimulatedPool {
@@ -140,18 +140,17 @@ fn thousandths(amount: f64) -> u64 {
 }
 
 impl Job {
-    /// Returns a workload by its runs, which are placed all together. None: there are no runs.
-    fn of(runs: &[PastRun], unit: Unit) -> Option<Self> {
-        let head = runs.first()?;
-        Some(Self {
+    /// Returns a workload by its runs, which are placed all together.
+    fn of(head: &PastRun, runs: &[PastRun], unit: Unit) -> Self {
+        Self {
             submit: head.submit,
-            left: runs.iter().map(|run| run.end.saturating_sub(run.start)).max()?,
+            left: runs.iter().map(|run| run.end.saturating_sub(run.start)).max().unwrap_or(0),
             units: runs.iter().map(|run| thousandths(unit.amount(run))).fold(0, u64::saturating_add),
             priority: head.priority,
             queue: head.queue,
             own: runs.iter().filter_map(|run| run.own).min(),
             ..Self::default()
-        })
+        }
     }
 }
 

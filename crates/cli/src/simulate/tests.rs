@@ -156,7 +156,7 @@ proptest! {
             let least = [ceiling(past.queue_name(run)), ceiling("root"), own].into_iter().flatten().min();
             least.is_some_and(|least| run.end - run.start > least)
         };
-        let expected = past.workloads().filter(|runs| runs.iter().any(is_cut)).count();
+        let expected = past.workloads().filter(|(_, runs)| runs.iter().any(is_cut)).count();
         let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
         prop_assert_eq!(replayed.total.cut, expected);
         let again: usize = replayed.queues.iter().map(|tally| tally.cut).sum();
