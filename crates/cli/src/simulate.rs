@@ -238,8 +238,8 @@ impl SimulateArgs {
             nearly: self.nearly_within.to_signed(),
             lost_within: self.lost_within.to_signed(),
         };
-        if let Some(Sweep(ceilings)) = &self.sweep {
-            return self.sweep(ceilings, &past, [&baseline, &policy], counting);
+        if self.sweep.is_some() {
+            return self.sweep(&past, [&baseline, &policy], counting);
         }
         if self.output == SimulateFormat::Csv {
             return runs_csv::print(&applied(&past, &policy));
@@ -250,7 +250,7 @@ impl SimulateArgs {
                 "{unknown} queues that runs name aren't among the queues that were tried: no ceiling applies there"
             ));
         }
-        let replayed = replay(&past, &baseline, &policy, counting);
+        let replayed = replay(&past, [&baseline, &policy], counting);
         let mut report =
             SimulationReport::new(replayed, counting, self.names(), overrides.ceiling, past.source.clone());
         if self.output == SimulateFormat::Svg {
@@ -276,11 +276,10 @@ impl SimulateArgs {
 
     /// Reads the past from the source that flags name, and the cluster if they name it.
     async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<(Past, Option<ClusterPast>)> {
-        let namespaces @ [t9k, _] = [&*self.t9k_system_namespace, &*self.tenure_namespace];
+        let t9k = &self.t9k_system_namespace;
         let namespace = connect.named_namespace().map(str::to_owned);
         let SourceArgs { trace, prometheus, from_cluster, .. } = &self.source;
-        let of_cluster =
-            if *from_cluster { Some(cluster::read(connect, namespaces, config).await?) } else { None };
+        let of_cluster = if *from_cluster { Some(cluster::read(self, connect, config).await?) } else { None };
         let (of_cluster, cluster) = of_cluster.unzip();
         let past = match (of_cluster, prometheus, trace) {
             (of_cluster, Some(url), _) => {
@@ -347,17 +346,12 @@ impl SimulateArgs {
     }
 
     /// Replays the past by each ceiling, and prints a row for each.
-    fn sweep(
-        &self,
-        ceilings: &[ExtendedDuration],
-        past: &Past,
-        [baseline, with]: [&SimulatedPolicy; 2],
-        counting: ReportBounds,
-    ) -> Result<()> {
-        let rows = ceilings.iter().map(|ceiling| {
+    fn sweep(&self, past: &Past, policies: [&SimulatedPolicy; 2], counting: ReportBounds) -> Result<()> {
+        let [baseline, with] = policies;
+        let rows = self.sweep.iter().flat_map(|Sweep(ceilings)| ceilings).map(|ceiling| {
             let policy = with.with(Overrides { ceiling: Some(*ceiling), ..Overrides::default() }, past);
             let QueueNumbers { cut, users_cut, freed, nearly_finished, .. } =
-                replay(past, baseline, &policy, counting).total;
+                replay(past, [baseline, &policy], counting).total;
             SweepRow {
                 max_duration: ceiling.to_string(),
                 jobs: cut,

@@ -16,7 +16,6 @@ use tenure_policy::{
     config::Config,
     deletion::DeletionTimes,
     expiry::{Exemption, Family, Scope, claimed, standing_exemption},
-    floor::Floors,
 };
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
@@ -115,12 +114,11 @@ pub fn occupants(
     longest: SignedDuration,
     now: Timestamp,
 ) -> Vec<Occupant> {
-    let Snapshot { index, floors, .. } = snapshot;
     let mut last: BTreeMap<ClaimName, (Timestamp, usize)> = BTreeMap::new();
     let mut occupants = Vec::with_capacity(pods.len());
     for mut pod in pods {
         let held = std::mem::take(&mut pod.claims);
-        let occupant = pod.occupant(index, floors, longest, now);
+        let occupant = pod.occupant(snapshot, longest, now);
         let until = occupant.until.unwrap_or(Timestamp::MAX);
         for claim in held {
             let holder = last.entry(claim).or_insert((until, occupants.len()));
@@ -155,27 +153,17 @@ impl BoundPod {
 
     /// Reads a pod that the index has. None: the pod takes no room, because it isn't on a node or
     /// has ended.
-    pub fn of(
-        pod: Pod,
-        mut requests: Amounts,
-        claims: Vec<ClaimName>,
-        index: &mut CeilingIndex,
-    ) -> Option<Self> {
+    pub fn of(pod: Pod, mut room: Amounts, claims: Vec<ClaimName>, index: &mut CeilingIndex) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
-        requests.insert(PODS.into(), 1);
-        is_there.then(|| Self { seen: SeenPod::read(&pod, index), requests, claims, pod })
+        room.insert(PODS.into(), 1);
+        is_there.then(|| Self { seen: SeenPod::read(&pod, index), requests: room, claims, pod })
     }
 
     /// Computes the latest end of the pod: the earlier of its ceiling and its deletion, each with a
     /// margin.
-    fn occupant(
-        self,
-        index: &mut CeilingIndex,
-        floors: &Floors,
-        longest: SignedDuration,
-        now: Timestamp,
-    ) -> Occupant {
+    fn occupant(self, snapshot: &mut Snapshot, longest: SignedDuration, now: Timestamp) -> Occupant {
         let Self { pod, requests, seen, .. } = self;
+        let Snapshot { index, floors, .. } = snapshot;
         let standing = seen.and_then(|seen| seen.standing(index));
         let exemption = standing_exemption(&pod, &Scope::default()).or_else(|| claimed(&pod));
         let grace = pod.spec.termination_grace_period_seconds.map_or(GRACE, SignedDuration::from_secs);

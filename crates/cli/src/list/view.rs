@@ -28,6 +28,7 @@ use crate::{
 
 /// The objects that were read. Pods are added last, and then the view is
 /// [completed](ListView::complete).
+#[derive(Default)]
 pub struct ListView {
     pub snapshot: Snapshot,
     pods: Vec<ListedPod>,

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use tenure_policy::{config::Config, expiry::Family, usage::DEFAULT_RESOURCE};
 use tenure_types::{
-    room::PodWithRoom,
     tolerant::Tolerant,
     usage_record::{USAGE_CONFIG_MAP, USAGE_KEY, UsageRecord},
 };
 
 use super::{
+    SimulateArgs,
     past::{Fate, Past, PastRun, Unit},
     pods::PastReader,
     policy::SimulatedPolicy,
@@ -40,22 +40,17 @@ pub const DELETED: &str =
     "runs whose pods and Jobs were deleted: --trace takes the records of an accounting system";
 
 /// Reads the past of a cluster: of all namespaces, of the namespace that is named, or, where the
-/// user may not list the pods of all, of that of the context. `t9k` and `tenure` are the namespaces
-/// of T9k's queues and of Tenure.
-pub async fn read(
-    connect: ConnectArgs,
-    [t9k, tenure]: [&str; 2],
-    config: &Config,
-) -> Result<(Past, ClusterPast)> {
+/// user may not list the pods of all, of that of the context.
+pub async fn read(args: &SimulateArgs, connect: ConnectArgs, config: &Config) -> Result<(Past, ClusterPast)> {
     let is_named = connect.named_namespace().is_some();
-    let mut gatherer = Gatherer::of_pods(connect, t9k, config).await?;
+    let mut gatherer = Gatherer::of_pods(connect, &args.t9k_system_namespace, config).await?;
     let namespace = gatherer.namespace.clone();
     let mut missing = vec![DELETED.to_owned()];
     if let Some(own) = namespace.as_ref().filter(|_| !is_named) {
         missing.push(format!("all namespaces but {own}: you may not list the pods of all"));
     }
     let name = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |of| format!("namespace {of}"));
-    let mut view = gatherer.without_pods().await?;
+    let view = gatherer.without_pods().await?;
     let queues = SimulatedPolicy::of(&view.snapshot);
     let (cluster, namespace) = (&gatherer.cluster, namespace.as_deref());
     // without the right to list Jobs, pods count for their own Jobs, and JobSets aren't known
@@ -71,16 +66,15 @@ pub async fn read(
     let jobs: Vec<Job> = jobs.into_iter().filter_map(|job| readable("job.batch", job)).collect();
     let devices =
         ClaimedDevices::of_cluster(cluster, namespace).await?.with_templates(cluster, namespace).await?;
-    let mut pods = PastReader::new(&jobs, devices);
-    let add = |pod: PodWithRoom| pods.add(pod, &mut view);
-    cluster.each(namespace, None, add).await.map_err(explain)?;
+    let mut pods = PastReader::new(view, &jobs, devices);
+    cluster.each(namespace, None, |pod| pods.add(pod)).await.map_err(explain)?;
     missing.extend(pods.uncounted_devices());
-    pods.add_jobs_without_pods(jobs, &mut view);
-    view.complete();
-    gatherer.complete(&mut view).await;
+    pods.add_jobs_without_pods(jobs);
+    pods.view.complete();
+    gatherer.complete(&mut pods.view).await;
     let now = gatherer.now();
-    let mut past = pods.finish("cluster,", name, &mut view, now);
-    past.source.share_seen = share_seen(&gatherer.cluster, tenure, &past).await;
+    let (mut past, view) = pods.finish("cluster,", name, now);
+    past.source.share_seen = share_seen(&gatherer.cluster, &args.tenure_namespace, &past).await;
     past.source.missing = missing;
     Ok((past, ClusterPast { queues, view, now }))
 }

@@ -61,44 +61,39 @@ pub struct PastReader {
     devices: ClaimedDevices,
     shared: HashSet<ClaimName>,
     has_claims: bool,
+    /// The queues, the groups and the owners that pods depend on.
+    pub view: ListView,
 }
 
 impl PastReader {
     /// Returns a reader that knows the owners of these Jobs: pods of a JobSet's Jobs are then one
     /// workload.
-    pub fn new(jobs: &[Job], devices: ClaimedDevices) -> Self {
+    pub fn new(view: ListView, jobs: &[Job], devices: ClaimedDevices) -> Self {
         let owners = jobs.iter().filter_map(|Job { metadata, .. }| {
             // each Job of a CronJob is a workload of its own
             let owner = controller(metadata).filter(|owner| owner.kind != "CronJob")?;
             Some((metadata.uid.clone()?, owner.clone()))
         });
-        Self { owners: owners.collect(), devices, ..Self::default() }
+        Self { owners: owners.collect(), devices, view, ..Self::default() }
     }
 
     /// Adds a pod of a cluster, to the past and to the view.
-    pub fn add(&mut self, pod: PodWithRoom, view: &mut ListView) {
+    pub fn add(&mut self, pod: PodWithRoom) {
         self.has_claims |= !pod.claims().is_empty();
         let devices = self.devices.amount(&pod, DEFAULT_RESOURCE, &mut self.shared);
         let (pod, requests, stopped) = pod.split_run();
-        view.pod(&pod, None);
+        self.view.pod(&pod, None);
         if let Some(job) = pod.controller().filter(|owner| owner.kind == "Job") {
             self.jobs_with_pods.insert(job.uid.clone());
         }
         let run = PodRun::of(&pod, stopped);
         let end = run.and_then(|run| run.stopped.or_else(|| Some(run.deletion?.until)));
-        self.push(&pod, run, end, amounts(&requests, devices, 1), view);
+        self.push(&pod, run, end, amounts(&requests, devices, 1));
     }
 
     /// Adds a run of a pod with these numbers of GPUs and cores, unless such pods are never
     /// touched. A run of None: the pod is on no node, and is counted unless it has ended.
-    pub fn push(
-        &mut self,
-        pod: &Pod,
-        run: Option<PodRun>,
-        end: Option<Timestamp>,
-        [gpus, cpus]: [f32; 2],
-        view: &mut ListView,
-    ) {
+    pub fn push(&mut self, pod: &Pod, run: Option<PodRun>, end: Option<Timestamp>, [gpus, cpus]: [f32; 2]) {
         let is_exempt = standing_exemption(pod, &Scope::default()).is_some() || claimed(pod).is_some();
         let Some(PodRun { started, preempted, .. }) = run.filter(|_| !is_exempt) else {
             self.exempt += usize::from(is_exempt && run.is_some());
@@ -126,12 +121,12 @@ impl PastReader {
             },
             ..PastRun::default()
         };
-        let seen = SeenPod::read(pod, &mut view.snapshot.index);
+        let seen = SeenPod::read(pod, &mut self.view.snapshot.index);
         self.pods.push(RunPod { workload: owner.uid, namespace, run, seen });
     }
 
     /// Adds Jobs whose pods are gone, by the times in their status.
-    pub fn add_jobs_without_pods(&mut self, jobs: Vec<Job>, view: &mut ListView) {
+    pub fn add_jobs_without_pods(&mut self, jobs: Vec<Job>) {
         for job in jobs {
             if job.metadata.uid.as_ref().is_some_and(|uid| self.jobs_with_pods.contains(uid)) {
                 continue;
@@ -139,7 +134,7 @@ impl PastReader {
             let Some((pod, end, times)) = pod_of(job) else { continue };
             let devices = self.devices.amount(&pod, DEFAULT_RESOURCE, &mut self.shared);
             let (pod, requests, _) = pod.split_run();
-            self.push(&pod, PodRun::of(&pod, None), Some(end), amounts(&requests, devices, times), view);
+            self.push(&pod, PodRun::of(&pod, None), Some(end), amounts(&requests, devices, times));
         }
     }
 
@@ -149,11 +144,11 @@ impl PastReader {
         self.devices.warning.clone().filter(|_| self.has_claims)
     }
 
-    /// Returns the past. Runs that go on end now, and so do those of pods whose grace period ends
-    /// later. The queue of a run is that whose ceiling ends it; for pods in no queue their namespace
-    /// stands for it.
-    pub fn finish(self, kind: &'static str, name: String, view: &mut ListView, now: Timestamp) -> Past {
-        let Self { mut past, mut pods, exempt, .. } = self;
+    /// Returns the past, and the view. Runs that go on end now, and so do those of pods whose grace
+    /// period ends later. The queue of a run is that whose ceiling ends it; for pods in no queue
+    /// their namespace stands for it.
+    pub fn finish(self, kind: &'static str, name: String, now: Timestamp) -> (Past, ListView) {
+        let Self { mut past, mut pods, exempt, mut view, .. } = self;
         pods.sort_by(|one, other| (&one.workload, one.run.start).cmp(&(&other.workload, other.run.start)));
         for workload in pods.chunk_by_mut(|one, other| one.workload == other.workload) {
             for (number, RunPod { namespace, run, seen, .. }) in workload.iter_mut().enumerate() {
@@ -179,7 +174,7 @@ impl PastReader {
         (source.is_present, source.by_namespace) = (true, true);
         let reason = "pods that are never touched";
         source.skipped.extend((exempt > 0).then_some(Skipped { number: exempt, reason }));
-        past
+        (past, view)
     }
 }
 

@@ -21,9 +21,13 @@ use super::{
     report::day,
     source::share,
 };
-use crate::{floors::duration, list::view::ListView, snapshot::Snapshot};
+use crate::{
+    floors::duration,
+    list::view::ListView,
+    snapshot::{ClaimedDevices, Snapshot},
+};
 use pods::KnownPods;
-use server::{PrometheusServer, Series, is_too_much, whole};
+use server::{PrometheusServer, Series, is_too_much};
 
 /// The flags for a Prometheus.
 #[derive(Clone, Debug, Args)]
@@ -113,11 +117,12 @@ impl PrometheusArgs {
             known.has_runs(),
             "Prometheus at {url} has no pod with a uid and a kube_pod_status_scheduled_time: kube-state-metrics must be 2.0 or later, and keep this metric"
         );
-        let mut view = ListView::new(Snapshot::new(config, Some(t9k), moment(until)));
-        let (mut reader, has_queues) = (PastReader::default(), known.has_queues());
-        known.into_past(namespace, [first, until], &mut reader, &mut view);
+        let view = ListView::new(Snapshot::new(config, Some(t9k), moment(until)));
+        let mut reader = PastReader::new(view, &[], ClaimedDevices::default());
+        let has_queues = known.has_queues();
+        known.into_past(namespace, [first, until], &mut reader);
         let name = namespace.map_or_else(|| url.to_string(), |of| format!("{url} namespace {of}"));
-        let mut past = reader.finish("Prometheus,", name, &mut view, moment(until));
+        let (mut past, _) = reader.finish("Prometheus,", name, moment(until));
         past.known_since = first;
         let source = &mut past.source;
         source.missing =
@@ -148,9 +153,7 @@ async fn covered(server: &PrometheusServer, now: Seconds, last: Seconds) -> Resu
     // the last point is the present
     let since = now.saturating_sub(last.div_euclid(step).max(1).saturating_mul(step));
     let pods = server.select("kube_pod_created", "");
-    let series = server.over(&format!("count({pods})"), [since, now], step).await?;
-    let points = series.iter().flat_map(|series| &series.value);
-    let times: Vec<Seconds> = points.filter_map(|(time, _)| whole(*time)).collect();
+    let times = server.times(&format!("count({pods})"), [since, now], step).await?;
     let Some((first, until)) = times.first().zip(times.last()) else { return Ok(None) };
     let after_gap = times.windows(2).rev().find_map(|pair| {
         let [one, next] = pair else { return None };

@@ -120,14 +120,9 @@ pub struct Replayed {
 /// The largest number of losers that are kept.
 const NAMED: usize = 10;
 
-/// Judges the past by a policy, in comparison with a baseline.
-pub fn replay(
-    past: &Past,
-    baseline: &SimulatedPolicy,
-    policy: &SimulatedPolicy,
-    counting: ReportBounds,
-) -> Replayed {
-    let judges = [baseline, policy].map(|policy| policy.leaves(past));
+/// Judges the past by the second policy, in comparison with the first one, the baseline.
+pub fn replay(past: &Past, policies: [&SimulatedPolicy; 2], counting: ReportBounds) -> Replayed {
+    let ([_, policy], judges) = (policies, policies.map(|policy| policy.leaves(past)));
     let named = |name: &str, family| QueueNumbers { queue: name.into(), family, ..QueueNumbers::default() };
     let queues = past.queues.iter().map(|queue| named(&queue.name, Some(policy.family(queue))));
     let mut queues: Vec<_> = queues.collect();

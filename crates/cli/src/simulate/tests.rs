@@ -25,7 +25,10 @@ use super::{
     source::SourceReport,
     trace::{self, TraceOptions},
 };
-use crate::{list::view::ListView, snapshot::Snapshot};
+use crate::{
+    list::view::ListView,
+    snapshot::{ClaimedDevices, Snapshot},
+};
 
 const COUNTING: ReportBounds = ReportBounds {
     unit: Unit::Gpu,
@@ -112,16 +115,16 @@ proptest! {
     #[test]
     fn without_another_policy_there_is_no_difference(past in pasts(), policy in policies()) {
         let same = policy.with(Overrides::default(), &past);
-        prop_assert!(!differs(&replay(&past, &policy, &same, COUNTING)));
+        prop_assert!(!differs(&replay(&past, [&policy, &same], COUNTING)));
         let none = SimulatedPolicy::default();
-        prop_assert!(!differs(&replay(&past, &none, &SimulatedPolicy::default(), COUNTING)));
+        prop_assert!(!differs(&replay(&past, [&none, &SimulatedPolicy::default()], COUNTING)));
     }
 
     #[test]
     fn a_longer_ceiling_never_cuts_more(past in pasts(), policy in policies(), ceiling in 1..150_000_i64, more in 1..90_000_i64) {
         let with = |seconds| policy.with(Overrides { ceiling: Some(length(seconds)), ..Overrides::default() }, &past);
         let none = SimulatedPolicy::default();
-        let [short, long] = [ceiling, ceiling + more].map(|of| replay(&past, &none, &with(of), COUNTING).total);
+        let [short, long] = [ceiling, ceiling + more].map(|of| replay(&past, [&none, &with(of)], COUNTING).total);
         prop_assert!(long.cut <= short.cut && long.users.is_subset(&short.users));
         prop_assert!(long.freed <= short.freed + 1e-6);
     }
@@ -133,7 +136,7 @@ proptest! {
             policy.with(Overrides { preempt: of, reclaim: of, ..Overrides::default() }, &past)
         };
         let none = SimulatedPolicy::default();
-        let [short, long] = [floor, floor + more].map(|of| replay(&past, &none, &with(of), COUNTING).total);
+        let [short, long] = [floor, floor + more].map(|of| replay(&past, [&none, &with(of)], COUNTING).total);
         prop_assert!(long.preemptions_avoided >= short.preemptions_avoided);
         prop_assert!(long.lost_early_with_floors <= short.lost_early_with_floors + 1e-6);
     }
@@ -141,7 +144,7 @@ proptest! {
     #[test]
     fn a_replay_of_its_own_output_changes_nothing(past in pasts(), policy in policies()) {
         let output = applied(&past, &policy);
-        let again = replay(&output, &SimulatedPolicy::default(), &policy, COUNTING);
+        let again = replay(&output, [&SimulatedPolicy::default(), &policy], COUNTING);
         let of = &again.total;
         prop_assert_eq!((of.cut, of.freed, of.preemptions_avoided), (0, 0.0, 0));
         prop_assert_eq!(&applied(&output, &policy).runs, &output.runs);
@@ -157,7 +160,7 @@ proptest! {
             least.is_some_and(|least| run.end - run.start > least)
         };
         let expected = past.workloads().filter(|(_, runs)| runs.iter().any(is_cut)).count();
-        let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
+        let replayed = replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING);
         prop_assert_eq!(replayed.total.cut, expected);
         let again: usize = replayed.queues.iter().map(|tally| tally.cut).sum();
         prop_assert_eq!(again, expected);
@@ -190,7 +193,7 @@ fn in_a_pool_that_is_large_enough_nothing_waits_and_as_many_are_cut_as_in_a_repl
     let ceiling = Some(length(24 * HOUR));
     let policy = SimulatedPolicy::default().with(Overrides { ceiling, ..Overrides::default() }, &past);
     let large = schedule(&past, &policy, Unit::Gpu, Some(1e6));
-    let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total;
+    let replayed = replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING).total;
     assert_eq!((large.wait_p95, large.preempted, large.cut), (Some(0), 0, replayed.cut));
     let small = schedule(&past, &policy, Unit::Gpu, Some(60.0));
     assert!(small.wait_p95 > Some(0) && small.preempted > 0, "{small:?}");
@@ -235,7 +238,7 @@ fn a_schedule_cuts_a_workload_at_the_ceiling_that_it_notes_itself() {
     past.runs[0].own = NonZeroU32::new(3_600);
     let policy = policy_of(RunaiQueue::default());
     assert_eq!(schedule(&past, &policy, Unit::Gpu, Some(1.0)).cut, 1);
-    assert_eq!(replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total.cut, 1);
+    assert_eq!(replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING).total.cut, 1);
 }
 
 #[test]
@@ -269,7 +272,7 @@ const HOUR: i64 = 3_600;
 fn a_run_as_long_as_its_ceiling_isnt_cut_and_a_second_more_is() {
     let past = past_of(&[(1, 0, 0, HOUR, Fate::Ended), (1, 0, 0, HOUR + 1, Fate::Ended)]);
     let policy = policy_of(RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
-    let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
+    let replayed = replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING);
     assert_eq!((replayed.total.cut, &*replayed.losers[0].workload), (1, "job-1"));
     assert_eq!(replayed.total.lacking, 1);
 }
@@ -284,11 +287,11 @@ fn a_preemption_at_the_end_of_a_floor_is_allowed_and_a_second_sooner_forbidden()
     ]);
     let floor = Some(length(600));
     let both = policy_of(RunaiQueue { preempt_floor: floor, reclaim_floor: floor, ..RunaiQueue::default() });
-    let total = replay(&past, &SimulatedPolicy::default(), &both, COUNTING).total;
+    let total = replay(&past, [&SimulatedPolicy::default(), &both], COUNTING).total;
     assert_eq!((total.preempted, total.preemptions_avoided, total.preemptions_perhaps_avoided), (2, 1, 0));
     assert!((total.preemptors_waited_hours - 1.0 / 3600.0).abs() < 1e-9, "{}", total.preemptors_waited_hours);
     let one = policy_of(RunaiQueue { preempt_floor: floor, ..RunaiQueue::default() });
-    let total = replay(&past, &SimulatedPolicy::default(), &one, COUNTING).total;
+    let total = replay(&past, [&SimulatedPolicy::default(), &one], COUNTING).total;
     assert_eq!(
         (total.preemptions_avoided, total.preemptions_perhaps_avoided),
         (0, 1),
@@ -306,7 +309,7 @@ fn a_pause_of_a_workload_ends_all_its_pods_and_starts_no_others() {
     past.runs[1].is_joined = true;
     past.runs[2].is_joined = true;
     let policy = policy_of(RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
-    let total = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING).total;
+    let total = replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING).total;
     assert_eq!((total.jobs, total.cut), (1, 1));
     assert!(
         (total.freed - 2.5).abs() < 1e-9,
@@ -321,7 +324,7 @@ fn a_time_slice_interrupts_and_cuts_nothing() {
     let past = past_of(&[(1, 0, 0, 3 * HOUR, Fate::Ended)]);
     let mut queue = RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() };
     queue.nearest.action = Some(tenure_types::runai::v3alpha1::MaxDurationAction::Requeue);
-    let total = replay(&past, &SimulatedPolicy::default(), &policy_of(queue), COUNTING).total;
+    let total = replay(&past, [&SimulatedPolicy::default(), &policy_of(queue)], COUNTING).total;
     assert_eq!((total.cut, total.slices, total.freed), (0, 2, 0.0));
 }
 
@@ -332,12 +335,12 @@ fn a_time_slice_of_the_baseline_ends_nothing_for_good() {
     let mut sliced = queue.clone();
     sliced.nearest.action = Some(tenure_types::runai::v3alpha1::MaxDurationAction::Requeue);
     let [sliced, cut] = [sliced, RunaiQueue { ceiling: Some(length(2 * HOUR)), ..queue }].map(policy_of);
-    let total = replay(&past, &sliced, &cut, COUNTING).total;
+    let total = replay(&past, [&sliced, &cut], COUNTING).total;
     assert_eq!((total.cut, total.spared, total.slices), (1, 0, 0));
     assert_eq!((total.used, total.freed), (3.0, 1.0));
-    let total = replay(&past, &sliced, &SimulatedPolicy::default(), COUNTING).total;
+    let total = replay(&past, [&sliced, &SimulatedPolicy::default()], COUNTING).total;
     assert_eq!((total.cut, total.spared, total.used), (0, 0, 3.0));
-    let total = replay(&past, &cut, &sliced, COUNTING).total;
+    let total = replay(&past, [&cut, &sliced], COUNTING).total;
     assert_eq!((total.cut, total.spared, total.slices), (0, 1, 2));
 }
 
@@ -348,7 +351,7 @@ fn a_queue_of_t9k_counts_from_the_submission() {
     let queue = RunaiQueue { ceiling: Some(length(HOUR + HOUR / 2)), ..RunaiQueue::default() };
     policy.trees = PerFamily::default();
     policy.trees[Family::Tensorstack].put("a", queue);
-    let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
+    let replayed = replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING);
     assert_eq!((replayed.total.cut, replayed.losers[0].cut_after_seconds), (1, HOUR / 2));
 }
 
@@ -359,7 +362,7 @@ fn a_value_for_all_queues_is_also_for_queues_of_t9k_that_are_missing() {
     let none = SimulatedPolicy::default();
     let policy = none.with(Overrides { ceiling: Some(length(HOUR)), ..Overrides::default() }, &past);
     assert_eq!((none.unknown(&past), policy.unknown(&past)), (2, 0));
-    assert_eq!(replay(&past, &none, &policy, COUNTING).total.cut, 1);
+    assert_eq!(replay(&past, [&none, &policy], COUNTING).total.cut, 1);
 }
 
 #[test]
@@ -385,10 +388,10 @@ fn a_pod_that_terminates_has_run_until_now_at_most() {
             "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T01:00:00Z"}],
         },
     });
-    let mut view = ListView::new(Snapshot::new(&Config::default(), None, now));
-    let mut reader = PastReader::default();
-    reader.add(from_value(pod).unwrap(), &mut view);
-    let past = reader.finish("cluster,", "all namespaces".into(), &mut view, now);
+    let view = ListView::new(Snapshot::new(&Config::default(), None, now));
+    let mut reader = PastReader::new(view, &[], ClaimedDevices::default());
+    reader.add(from_value(pod).unwrap());
+    let (past, _) = reader.finish("cluster,", "all namespaces".into(), now);
     let [run] = &past.runs[..] else { panic!("{past:?}") };
     assert_eq!((run.end - run.start, run.fate, past.source.until), (HOUR, Fate::Ended, Some(now)));
 }
@@ -399,7 +402,7 @@ fn more_time_is_suggested_for_queues_of_the_run_ai_family_alone() {
     let suggested = |family: Family| {
         let mut policy = SimulatedPolicy::default();
         policy.trees[family].put("a", RunaiQueue { ceiling: Some(length(HOUR)), ..RunaiQueue::default() });
-        let replayed = replay(&past, &SimulatedPolicy::default(), &policy, COUNTING);
+        let replayed = replay(&past, [&SimulatedPolicy::default(), &policy], COUNTING);
         assert_eq!(replayed.total.nearly_finished, 1, "{family:?}");
         let source = SourceReport::default();
         SimulationReport::new(replayed, COUNTING, Default::default(), None, source).suggestions.len()

@@ -66,6 +66,9 @@ pub struct Trace {
 /// The reason why a line can't be read, and the part of the line that is wrong.
 type BadField = (&'static str, String);
 
+/// The result of reading a line.
+type ReadLine = Result<(), BadField>;
+
 /// The formats, for errors about files of none of them.
 const KNOWN: &str = "expected the output of sacct --parsable2 with its header, Standard Workload Format, or CSV with a header line and --columns submit=…,start=…,end=…,gpus=…,queue=…,user=…,priority=…,state=…";
 

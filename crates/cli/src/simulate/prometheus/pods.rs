@@ -18,7 +18,6 @@ use super::{
     LOOKBACK,
     server::{PrometheusServer, Series, whole},
 };
-use crate::list::view::ListView;
 
 /// The pods by their uids, and the Jobs by their names.
 #[derive(Default)]
@@ -175,13 +174,7 @@ impl KnownPods {
     /// Passes all pods of a namespace, or of all namespaces, to a reader. A pod with a sample
     /// shortly before the end of the range still runs. A pod that had ended before its begin
     /// doesn't count.
-    pub fn into_past(
-        self,
-        namespace: Option<&str>,
-        [since, until]: [Seconds; 2],
-        reader: &mut PastReader,
-        view: &mut ListView,
-    ) {
+    pub fn into_past(self, namespace: Option<&str>, [since, until]: [Seconds; 2], reader: &mut PastReader) {
         let Self { pods, controllers_of_jobs, creations_of_jobs } = self;
         let wanted = pods.into_iter().filter(|(_, pod)| namespace.is_none_or(|of| of == pod.namespace));
         let owned = wanted.filter_map(|(uid, mut pod)| {
@@ -211,8 +204,8 @@ impl KnownPods {
             }
             ended = ended.max(end.unwrap_or(Seconds::MAX));
             let above = controller.as_ref().map(|(owner, _)| owner);
-            if let Some(object) = object(&uid, &pod, created, above, number, &view.snapshot.table) {
-                reader.push(&object, PodRun::of(&object, None), end.map(moment), [pod.gpus, pod.cpus], view);
+            if let Some(object) = pod.object(&uid, above, number, &reader.view.snapshot.table) {
+                reader.push(&object, PodRun::of(&object, None), end.map(moment), [pod.gpus, pod.cpus]);
             }
             before = controller;
         }
@@ -230,37 +223,30 @@ impl KnownPod {
         let ended = if at <= since.saturating_add(60) { since.saturating_sub(1) } else { at };
         Some(self.completed.map_or(ended, |completed| completed.min(at)))
     }
-}
-
-/// Returns a pod with all facts. The uid of its controller isn't known: it is made of names and a
-/// number.
-fn object(
-    uid: &str,
-    pod: &KnownPod,
-    created: Seconds,
-    controller: Option<&OwnerName>,
-    number: u32,
-    table: &OwnerTable,
-) -> Option<Pod> {
-    let owner = controller.map(|OwnerName { namespace, kind, name }| {
-        let known = table.ancestors().find(|(_, of, _)| of == kind).map(|(group, ..)| group);
-        let api_version = match known.or((kind == "DaemonSet").then_some("apps")) {
-            Some(group) => format!("{group}/v1"),
-            None => "v1".to_owned(),
-        };
-        let uid = format!("{namespace}/{kind}/{name}/{number}");
-        json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true})
-    });
-    let is_static = controller.is_some_and(|owner| owner.kind == "Node");
-    let annotations = if is_static { json!({"kubernetes.io/config.mirror": ""}) } else { json!({}) };
-    let condition = |at| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": moment(at)});
-    let object = json!({
-        "metadata": {
-            "name": pod.name, "namespace": pod.namespace, "uid": uid, "labels": pod.labels, "annotations": annotations,
-            "creationTimestamp": moment(created), "ownerReferences": Vec::from_iter(owner),
-        },
-        "spec": {"priority": pod.priority},
-        "status": {"conditions": Vec::from_iter(pod.scheduled.map(condition))},
-    });
-    serde_json::from_value(object).ok()
+    /// Returns the pod with all facts. The uid of its controller isn't known: it is made of names and
+    /// a number.
+    fn object(&self, uid: &str, owner: Option<&OwnerName>, number: u32, table: &OwnerTable) -> Option<Pod> {
+        let is_static = owner.is_some_and(|owner| owner.kind == "Node");
+        let owner = owner.map(|OwnerName { namespace, kind, name }| {
+            let known = table.ancestors().find(|(_, of, _)| of == kind).map(|(group, ..)| group);
+            let api_version = match known.or((kind == "DaemonSet").then_some("apps")) {
+                Some(group) => format!("{group}/v1"),
+                None => "v1".to_owned(),
+            };
+            let uid = format!("{namespace}/{kind}/{name}/{number}");
+            json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true})
+        });
+        let annotations = if is_static { json!({"kubernetes.io/config.mirror": ""}) } else { json!({}) };
+        let condition =
+            |at| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": moment(at)});
+        let object = json!({
+            "metadata": {
+                "name": self.name, "namespace": self.namespace, "uid": uid, "labels": self.labels, "annotations": annotations,
+                "creationTimestamp": self.created.map(moment), "ownerReferences": Vec::from_iter(owner),
+            },
+            "spec": {"priority": self.priority},
+            "status": {"conditions": Vec::from_iter(self.scheduled.map(condition))},
+        });
+        serde_json::from_value(object).ok()
+    }
 }

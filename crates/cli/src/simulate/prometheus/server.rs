@@ -103,16 +103,13 @@ impl PrometheusServer {
         self.ask("query", &[("query", expression), ("time", &time.to_string())]).await
     }
 
-    /// Returns the values of an expression in a range, one in each step.
-    pub async fn over(
-        &self,
-        expression: &str,
-        [since, until]: [Seconds; 2],
-        step: Seconds,
-    ) -> Result<Vec<Series<Vec<(f64, String)>>>> {
+    /// Returns the times in a range at which an expression has a value, step by step.
+    pub async fn times(&self, of: &str, [since, until]: [Seconds; 2], step: Seconds) -> Result<Vec<Seconds>> {
         let [start, end, step] = [since, until, step].map(|seconds| seconds.to_string());
-        let fields = [("query", expression), ("start", &start), ("end", &end), ("step", &step)];
-        self.ask("query_range", &fields).await
+        let fields = [("query", of), ("start", &start), ("end", &end), ("step", &step)];
+        let series: Vec<Series<Vec<(f64, String)>>> = self.ask("query_range", &fields).await?;
+        let points = series.iter().flat_map(|series| &series.value);
+        Ok(points.filter_map(|(time, _)| whole(*time)).collect())
     }
 
     /// Sends a query as a form, so that long expressions fit, and reads the answer.

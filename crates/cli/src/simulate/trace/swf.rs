@@ -4,7 +4,7 @@
 //! Called by `trace`. The format knows no GPUs and no preemption: runs have CPUs alone, and have
 //! ended.
 
-use super::{BadField, TraceOptions};
+use super::{ReadLine, TraceOptions};
 use crate::simulate::past::{Past, PastRun, Seconds};
 
 /// The number of numbers in a line.
@@ -22,12 +22,7 @@ pub fn is_one(line: &str) -> bool {
 
 /// Reads a line, and adds its run to the past. A job that was cancelled before it ran has never
 /// started. Times are relative to `begin`, which a comment sets, in seconds since 1970.
-pub fn take(
-    begin: &mut Seconds,
-    text: &str,
-    options: &TraceOptions,
-    past: &mut Past,
-) -> Result<(), BadField> {
+pub fn take(begin: &mut Seconds, text: &str, options: &TraceOptions, past: &mut Past) -> ReadLine {
     if let Some(comment) = text.trim_start().strip_prefix(';') {
         let from = comment
             .trim()

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, collections::HashMap, slice};
 
 use super::{
-    BadField, TraceOptions,
+    ReadLine, TraceOptions,
     fields::{Columns, FIELDS},
     times::{amount, priority, time},
 };
@@ -64,13 +64,7 @@ impl TableReader {
     }
 
     /// Reads a line, and adds its run to the past.
-    pub fn take(
-        &mut self,
-        text: &str,
-        line: u64,
-        options: &TraceOptions,
-        past: &mut Past,
-    ) -> Result<(), BadField> {
+    pub fn take(&mut self, text: &str, line: u64, options: &TraceOptions, past: &mut Past) -> ReadLine {
         let mut cells = cells(text, self.separator).ok_or(("a quote isn't closed", String::new()))?;
         while cells.len() > self.width && cells.last().is_some_and(|cell| cell.is_empty()) {
             cells.pop();
