@@ -350,15 +350,9 @@ impl SimulateArgs {
         let [baseline, with] = policies;
         let rows = self.sweep.iter().flat_map(|Sweep(ceilings)| ceilings).map(|ceiling| {
             let policy = with.with(Overrides { ceiling: Some(*ceiling), ..Overrides::default() }, past);
-            let QueueNumbers { cut, users_cut, freed, nearly_finished, .. } =
+            let QueueNumbers { cut: jobs, users_cut: users, freed, nearly_finished, .. } =
                 replay(past, [baseline, &policy], counting).total;
-            SweepRow {
-                max_duration: ceiling.to_string(),
-                jobs: cut,
-                users: users_cut,
-                freed,
-                nearly_finished,
-            }
+            SweepRow { max_duration: ceiling.to_string(), jobs, users, freed, nearly_finished }
         });
         let rows: Vec<SweepRow> = rows.collect();
         if self.output == SimulateFormat::Csv {

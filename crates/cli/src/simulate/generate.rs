@@ -74,19 +74,11 @@ pub fn past(jobs: u32, seed: u64) -> Past {
         let gpus = class.gpus.get(random.place(class.gpus.len())).copied().unwrap_or(1.0);
         let user = past.user(&format!("{}-user-{}", class.queue, random.below(class.users)));
         let queue = past.queue(class.queue, None);
-        past.runs.push(PastRun {
-            id: format!("research-{number}").into(),
-            submit,
-            start,
-            end: end.min(end_of_all),
-            gpus,
-            cpus: gpus * 8.0,
-            queue,
-            user,
-            priority: class.priority,
-            fate,
-            ..PastRun::default()
-        });
+        let (id, end) = (format!("research-{number}").into(), end.min(end_of_all));
+        let (cpus, priority) = (gpus * 8.0, class.priority);
+        let run =
+            PastRun { id, submit, start, end, gpus, cpus, queue, user, priority, fate, ..PastRun::default() };
+        past.runs.push(run);
     }
     past.complete();
     past

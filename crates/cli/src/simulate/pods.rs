@@ -40,7 +40,7 @@ use crate::{
 struct RunPod {
     /// The uid of the workload that the pod belongs to.
     workload: String,
-    namespace: String,
+    /// The run, whose user is the namespace.
     run: PastRun,
     /// The pod's clocks and queues in the index.
     seen: Option<SeenPod>,
@@ -104,7 +104,6 @@ impl PastReader {
         let owner = pod.controller().cloned().unwrap_or_else(|| of_pod(pod));
         let owner = self.owners.get(&owner.uid).cloned().unwrap_or(owner);
         let created = pod.metadata.creation_timestamp.as_ref().map_or(started, |time| time.0);
-        let namespace = pod.namespace().unwrap_or_default();
         let run = PastRun {
             id: name_of(&owner.api_version, &owner.kind, &owner.name).into(),
             submit: created.min(started).as_second(),
@@ -112,7 +111,7 @@ impl PastReader {
             end: end.map_or(Seconds::MAX, Timestamp::as_second),
             gpus,
             cpus,
-            user: self.past.user(&namespace),
+            user: self.past.user(&pod.namespace().unwrap_or_default()),
             priority: pod.spec.priority.unwrap_or(0),
             fate: match end {
                 None => Fate::Running,
@@ -122,7 +121,7 @@ impl PastReader {
             ..PastRun::default()
         };
         let seen = SeenPod::read(pod, &mut self.view.snapshot.index);
-        self.pods.push(RunPod { workload: owner.uid, namespace, run, seen });
+        self.pods.push(RunPod { workload: owner.uid, run, seen });
     }
 
     /// Adds Jobs whose pods are gone, by the times in their status.
@@ -151,11 +150,11 @@ impl PastReader {
         let Self { mut past, mut pods, exempt, mut view, .. } = self;
         pods.sort_by(|one, other| (&one.workload, one.run.start).cmp(&(&other.workload, other.run.start)));
         for workload in pods.chunk_by_mut(|one, other| one.workload == other.workload) {
-            for (number, RunPod { namespace, run, seen, .. }) in workload.iter_mut().enumerate() {
+            for (number, RunPod { run, seen, .. }) in workload.iter_mut().enumerate() {
                 let standing = seen.take().and_then(|seen| seen.standing(&mut view.snapshot.index));
                 run.queue = match standing.as_ref().and_then(|of| of.ending_queue()) {
                     Some((family, queue)) => past.queue(queue, Some(family)),
-                    None => past.queue(&format!("{OF_NAMESPACE}{namespace}"), None),
+                    None => past.queue(&format!("{OF_NAMESPACE}{}", past.user_name(run)), None),
                 };
                 let own = standing.as_ref().and_then(|of| u32::try_from(of.own?.as_secs()).ok());
                 run.own = own.and_then(NonZeroU32::new);
@@ -170,8 +169,7 @@ impl PastReader {
         }
         past.complete();
         let source = &mut past.source;
-        (source.kind, source.name, source.is_real) = (kind, name, true);
-        (source.is_present, source.by_namespace) = (true, true);
+        (source.kind, source.name, source.is_real, source.is_of_pods) = (kind, name, true, true);
         let reason = "pods that are never touched";
         source.skipped.extend((exempt > 0).then_some(Skipped { number: exempt, reason }));
         (past, view)

@@ -107,8 +107,7 @@ impl PrometheusArgs {
                     width /= 2;
                     continue;
                 }
-                Err(error) if is_too_much(&error) => return Err(error.context(LESS)),
-                Err(error) => return Err(error),
+                Err(error) => return Err(if is_too_much(&error) { error.context(LESS) } else { error }),
             }
             bar.advance(to.abs_diff(read));
             read = to;

@@ -30,12 +30,9 @@ pub struct SourceReport {
     /// Sentences about what the source lacks.
     #[serde(skip)]
     pub missing: Vec<String>,
-    /// True if the past ends now.
+    /// True if the source has pods: the past ends now, and namespaces stand for users.
     #[serde(skip)]
-    pub is_present: bool,
-    /// True if namespaces stand for users.
-    #[serde(skip)]
-    pub by_namespace: bool,
+    pub is_of_pods: bool,
 }
 
 /// A number of lines or objects that don't count.
@@ -57,7 +54,7 @@ impl SourceReport {
 
     /// Returns a number of users, or of namespaces where these stand for users.
     pub fn users(&self, users: usize) -> String {
-        plural(users, if self.by_namespace { "namespace" } else { "user" })
+        plural(users, if self.is_of_pods { "namespace" } else { "user" })
     }
 
     /// Returns the length of the past, in words.
@@ -71,7 +68,7 @@ impl SourceReport {
         };
         format!(
             "{}{}",
-            if self.is_present { "the last " } else { "" },
+            if self.is_of_pods { "the last " } else { "" },
             plural(usize::try_from(number).unwrap_or(0), word)
         )
     }

@@ -24,7 +24,7 @@ use super::{
     source::{Skipped, SourceReport},
 };
 pub use broken::SkippedLines;
-pub use fields::Columns;
+use fields::{Columns, columns};
 use lines::Lines;
 use table::TableReader;
 
@@ -33,7 +33,7 @@ use table::TableReader;
 pub struct TraceOptions {
     /// The columns of a CSV file, or other columns of sacct: FIELD=COLUMN, of id, submit, start, end, gpus, cpus, queue,
     /// user, priority and state
-    #[arg(long, value_name = "FIELD=COLUMN,...", requires = "trace")]
+    #[arg(long, value_name = "FIELD=COLUMN,...", value_parser = columns, requires = "trace")]
     pub columns: Option<Columns>,
 
     /// The zone of times in a trace that name none, such as Europe/Berlin

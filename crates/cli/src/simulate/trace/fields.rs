@@ -2,8 +2,6 @@
 //!
 //! Called by `--columns` of the command line, and by the reader of tables.
 
-use std::str::FromStr;
-
 /// The name of each field on the command line and in CSV, and the columns of sacct that may have
 /// it, the best first.
 pub const FIELDS: [(&str, &[&str]); 10] = [
@@ -23,23 +21,20 @@ pub const FIELDS: [(&str, &[&str]); 10] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns(pub [Option<String>; FIELDS.len()]);
 
-impl FromStr for Columns {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut columns = Self::default();
-        for part in text.split(',') {
-            let (name, column) = part
-                .split_once('=')
-                .ok_or_else(|| format!("{part:?}: must be FIELD=COLUMN, such as start=Begin"))?;
-            let mut known = FIELDS.iter().zip(&mut columns.0);
-            let (_, of) = known.find(|((field, _), _)| *field == name.trim()).ok_or_else(|| {
-                format!("{name:?} is no field: must be one of {}", FIELDS.map(|(field, _)| field).join(", "))
-            })?;
-            if of.replace(column.trim().to_owned()).is_some() {
-                return Err(format!("{name:?} is there twice"));
-            }
+/// Reads `FIELD=COLUMN,...`.
+pub fn columns(text: &str) -> Result<Columns, String> {
+    let mut columns = Columns::default();
+    for part in text.split(',') {
+        let (name, column) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part:?}: must be FIELD=COLUMN, such as start=Begin"))?;
+        let mut known = FIELDS.iter().zip(&mut columns.0);
+        let (_, of) = known.find(|((field, _), _)| *field == name.trim()).ok_or_else(|| {
+            format!("{name:?} is no field: must be one of {}", FIELDS.map(|(field, _)| field).join(", "))
+        })?;
+        if of.replace(column.trim().to_owned()).is_some() {
+            return Err(format!("{name:?} is there twice"));
         }
-        Ok(columns)
     }
+    Ok(columns)
 }

@@ -5,7 +5,7 @@ use crate::simulate::past::{Fate, PastRun, Unit};
 
 fn options(columns: &str) -> TraceOptions {
     TraceOptions {
-        columns: (!columns.is_empty()).then(|| columns.parse().unwrap()),
+        columns: (!columns.is_empty()).then(|| super::columns(columns).unwrap()),
         zone: TimeZone::UTC,
         now: "2026-02-01T00:00:00Z".parse().unwrap(),
     }
@@ -394,7 +394,7 @@ fn a_column_that_is_mapped_and_not_there_is_refused_by_its_name() {
     for (bad, expected) in
         [("start", "must be FIELD=COLUMN"), ("begin=a", "is no field"), ("end=a,end=b", "twice")]
     {
-        let error = bad.parse::<Columns>().unwrap_err();
+        let error = columns(bad).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }
