@@ -71,7 +71,8 @@ pub fn past(jobs: u32, seed: u64) -> Past {
             () if is_preempted => Fate::Preempted,
             () => Fate::Ended,
         };
-        let gpus = class.gpus.get(random.place(class.gpus.len())).copied().unwrap_or(1.0);
+        let place = usize::try_from(random.next() >> 32).unwrap_or(0).checked_rem(class.gpus.len());
+        let gpus = place.and_then(|place| class.gpus.get(place)).copied().unwrap_or(1.0);
         let user = past.user(&format!("{}-user-{}", class.queue, random.below(class.users)));
         let queue = past.queue(class.queue, None);
         let (id, end) = (format!("research-{number}").into(), end.min(end_of_all));
@@ -108,11 +109,6 @@ impl Random {
     /// Returns a number from 0 to below a limit. 0 if the limit is 0.
     fn below(&mut self, limit: u64) -> i64 {
         self.next().checked_rem(limit).map_or(0, |number| i64::try_from(number).unwrap_or(0))
-    }
-
-    /// Returns a place in a list of this length. 0 if the list is empty.
-    fn place(&mut self, length: usize) -> usize {
-        usize::try_from(self.next() >> 32).unwrap_or(0).checked_rem(length).unwrap_or(0)
     }
 
     /// Returns a number from 0 to below 1.

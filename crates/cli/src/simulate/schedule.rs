@@ -9,7 +9,7 @@
 use std::{
     cmp::Reverse,
     collections::BTreeSet,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     num::NonZeroU32,
 };
 
@@ -296,9 +296,7 @@ impl SimulatedPool<'_> {
 
 /// Returns a number that looks random, and is the same for the same workload and time.
 fn chance(number: usize, now: Seconds) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (number, now).hash(&mut hasher);
-    hasher.finish()
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((number, now))
 }
 
 impl ScheduleReport {

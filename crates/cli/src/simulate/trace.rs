@@ -4,8 +4,6 @@
 //! read is skipped and counted with its reason, so that one bad line doesn't cost the file; memory
 //! doesn't depend on the length of lines.
 
-mod broken;
-mod fields;
 mod lines;
 mod swf;
 mod table;
@@ -13,7 +11,7 @@ mod table;
 mod tests;
 mod times;
 
-use std::io::BufRead;
+use std::{collections::BTreeMap, io::BufRead};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
@@ -23,10 +21,8 @@ use super::{
     past::{Past, Seconds},
     source::{Skipped, SourceReport},
 };
-pub use broken::SkippedLines;
-use fields::{Columns, columns};
 use lines::Lines;
-use table::TableReader;
+use table::{Columns, TableReader, columns};
 
 /// How a trace is to be read.
 #[derive(Clone, Debug, Args)]
@@ -131,4 +127,32 @@ pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Res
     let name = name.to_owned();
     past.source = SourceReport { kind, name, is_real: true, complete_since, skipped, ..past.source };
     Ok(Trace { past, broken })
+}
+
+/// The number of lines that were skipped, in all and by reason, with the first lines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SkippedLines {
+    pub total: usize,
+    pub by_reason: BTreeMap<&'static str, usize>,
+    pub first: Vec<String>,
+}
+
+/// The number of lines that are kept.
+const SHOWN: usize = 5;
+
+/// The largest number of characters that are shown of a value.
+const LONGEST: usize = 40;
+
+impl SkippedLines {
+    /// Counts a line. `value` is the part of the line that is wrong. Empty: the reason is enough.
+    pub fn add(&mut self, line: u64, reason: &'static str, value: &str) {
+        self.total += 1;
+        *self.by_reason.entry(reason).or_default() += 1;
+        if self.first.len() < SHOWN {
+            let cut: String = value.chars().take(LONGEST).collect();
+            let dots = if cut.len() < value.len() { "…" } else { "" };
+            let value = if value.is_empty() { String::new() } else { format!(": {cut:?}{dots}") };
+            self.first.push(format!("line {line}: {reason}{value}"));
+        }
+    }
 }
