@@ -279,8 +279,10 @@ impl SimulateArgs {
         let t9k = &self.t9k_system_namespace;
         let namespace = connect.named_namespace().map(str::to_owned);
         let SourceArgs { trace, prometheus, from_cluster, .. } = &self.source;
-        let of_cluster = if *from_cluster { Some(cluster::read(self, connect, config).await?) } else { None };
-        let (of_cluster, cluster) = of_cluster.unzip();
+        let (mut of_cluster, mut cluster) = (None, None);
+        if *from_cluster {
+            (of_cluster, cluster) = Some(Box::pin(cluster::read(self, connect, config)).await?).unzip();
+        }
         let past = match (of_cluster, prometheus, trace) {
             (of_cluster, Some(url), _) => {
                 let mut past = self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
