@@ -101,8 +101,12 @@ impl ClusterReader {
         mut take: impl FnMut(K),
     ) -> kube::Result<()>
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-        K: Clone + DeserializeOwned + Debug + Send + 'static,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
     {
         let mut pages = objects(self.api(namespace), fields);
         while let Some(page) = pages.try_next().await? {

@@ -92,8 +92,7 @@ impl Forecast {
     /// at most this number of rows.
     pub fn text(&self, resources: Vec<String>, rows: usize) -> String {
         let resources = if resources.is_empty() { self.usual() } else { resources };
-        let amounts =
-            |of: &Amounts| resources.iter().map(|resource| amount(resource, of)).collect::<Vec<_>>();
+        let amounts = |of: &Amounts| resources.iter().map(|name| amount(name, of)).collect::<Vec<_>>();
         let table = |first: &str, rows: Vec<Vec<String>>| {
             let headers = format!("{first}|{}", resources.join("|").to_uppercase());
             table(&headers.split('|').collect::<Vec<_>>(), rows)
@@ -139,9 +138,8 @@ impl Forecast {
 
 /// Returns a row for each end of pods, with the sum of all amounts up to then, in all or by node.
 fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreedAmounts> {
-    let ends = occupants
-        .iter()
-        .filter_map(|of| Some((by_node.then_some(&of.node), of.until?.max(now), &of.requests)));
+    let ends = occupants.iter();
+    let ends = ends.filter_map(|of| Some((by_node.then_some(&of.node), of.until?.max(now), &of.requests)));
     let (mut ends, mut rows): (Vec<_>, Vec<FreedAmounts>) = (ends.collect(), Vec::new());
     ends.sort_by_key(|(node, by, _)| (*node, *by));
     for (node, by, requests) in ends {

@@ -256,12 +256,8 @@ impl QueueNumbers {
 
     /// Adds a run that was preempted, with the ends of the floors of baseline and policy that
     /// forbid it.
-    fn add_preempted(
-        &mut self,
-        run: &PastRun,
-        [[always_before, sometimes_before], [always, sometimes]]: [[Option<Seconds>; 2]; 2],
-        counting: ReportBounds,
-    ) {
+    fn add_preempted(&mut self, run: &PastRun, floors: [[Option<Seconds>; 2]; 2], counting: ReportBounds) {
+        let [[always_before, sometimes_before], [always, sometimes]] = floors;
         let ran = run.end.saturating_sub(run.start);
         let is_early = ran < counting.lost_within.as_secs();
         let lost = if is_early { hours(ran) * counting.unit.amount(run) } else { 0.0 };

@@ -108,10 +108,8 @@ impl SimulationReport {
         let Replayed { total, queues, losers } = &self.replayed;
         let all = || queues.iter().chain([total]);
         let preempted = all().filter(|row| row.preempted > 0).map(QueueNumbers::preemption_cells).collect();
-        let schedules = self
-            .schedules
-            .iter()
-            .flat_map(|[before, after]| [before.cells(&self.baseline), after.cells(&self.policy)]);
+        let schedules = self.schedules.iter().flatten().zip([&self.baseline, &self.policy]);
+        let schedules = schedules.map(|(of, name)| of.cells(name));
         add(
             "QUEUE|JOBS|CUT|USERS CUT|NEARLY FINISHED|EXTENDABLE|FREED HOURS|SLICES|WAIT P50|WAIT P95",
             all().map(QueueNumbers::cut_cells).collect(),

@@ -24,11 +24,9 @@ pub fn is_one(line: &str) -> bool {
 /// started. Times are relative to `begin`, which a comment sets, in seconds since 1970.
 pub fn take(begin: &mut Seconds, text: &str, options: &TraceOptions, past: &mut Past) -> ReadLine {
     if let Some(comment) = text.trim_start().strip_prefix(';') {
-        let from = comment
-            .trim()
-            .strip_prefix("UnixStartTime:")
-            .and_then(|from| from.trim().parse::<Seconds>().ok());
-        *begin = from.filter(|from| *from >= 0).unwrap_or(*begin);
+        let from = comment.trim().strip_prefix("UnixStartTime:").map(str::trim);
+        let from = from.and_then(|from| from.parse::<Seconds>().ok()).filter(|from| *from >= 0);
+        *begin = from.unwrap_or(*begin);
         return Ok(());
     }
     let mut numbers = [0_i64; NUMBERS];
