@@ -1,12 +1,12 @@
 //! `kubectl tenure forecast`: the resources that ceilings free, and by when at the latest.
 //!
-//! `occupants` reads the pods, `bound` computes without a cluster, and `answer` makes the text.
-//! `ui` uses `occupants` and `answer`, too. The result is an upper bound: most pods end sooner.
+//! `room` reads pods and nodes, `bound` computes without a cluster, and `answer` makes the text.
+//! `ui` uses `answer`, too. The result is an upper bound: most pods end sooner.
 
 pub mod answer;
-pub mod bound;
+mod bound;
 mod demand;
-pub mod occupants;
+pub mod room;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,7 @@ use crate::{
     print::OutputArgs,
 };
 use answer::Forecast;
-use occupants::ClusterRoom;
+use room::ClusterRoom;
 
 /// Show what comes free, and by when at the latest
 ///

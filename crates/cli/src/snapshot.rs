@@ -6,6 +6,7 @@
 
 mod claims;
 mod cluster;
+pub mod occupants;
 mod owners;
 mod pods;
 pub mod queues;

@@ -13,13 +13,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    bound::{Amounts, NodeRoom, Occupant, add, room_by},
+    bound::{NodeRoom, room_by},
     demand::{demands, room},
-    occupants::ClusterRoom,
+    room::ClusterRoom,
 };
 use crate::{
     input::Document,
     print::{cell, human, moment, table},
+    snapshot::occupants::{Amounts, Occupant, add},
 };
 
 /// The amounts that come free, by time, and the pods that no ceiling ends.

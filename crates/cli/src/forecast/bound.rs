@@ -3,31 +3,11 @@
 //! Called by `forecast --for`. Pods are placed first-fit, which may miss a placement: the true time
 //! can be earlier, but not later.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-};
+use std::{cmp::Reverse, collections::HashMap};
 
 use jiff::Timestamp;
 
-/// Amounts by resource, as the scheduler counts them: CPUs in thousandths, all else in whole units.
-pub type Amounts = BTreeMap<String, i64>;
-
-/// A pod on a node, and the bound of its stay.
-#[derive(Clone, Debug, Default)]
-pub struct Occupant {
-    pub node: String,
-    /// The room that the pod holds on the node.
-    pub requests: Amounts,
-    /// The time by which the pod has ended at the latest. None: no ceiling ends it.
-    pub until: Option<Timestamp>,
-    /// The queue whose ceiling ends the pod.
-    pub queue: Option<String>,
-    /// The reason why no ceiling ends the pod. None: a ceiling or a deletion ends it.
-    pub stays: Option<&'static str>,
-    /// The end of the longest floor that protects the pod. None: it isn't protected now.
-    pub floor_until: Option<Timestamp>,
-}
+use crate::snapshot::occupants::{Amounts, Occupant, add};
 
 /// A node on which the pods of a workload may run.
 #[derive(Clone, Debug)]
@@ -91,12 +71,4 @@ fn fit(mut free: Vec<Amounts>, demands: &[&Amounts]) -> bool {
 /// True if there is enough of each resource that is asked for.
 fn has(free: &Amounts, demand: &Amounts) -> bool {
     demand.iter().all(|(of, amount)| *amount <= 0 || free.get(of).is_some_and(|free| free >= amount))
-}
-
-/// Adds amounts this number of times. A negative number subtracts them: the sum may be negative.
-pub fn add(sum: &mut Amounts, amounts: &Amounts, times: i64) {
-    for (resource, amount) in amounts {
-        let sum = sum.entry(resource.clone()).or_default();
-        *sum = sum.saturating_add(amount.saturating_mul(times));
-    }
 }

@@ -14,14 +14,14 @@ use tenure_types::{
     selector::Selector,
 };
 
-use super::bound::{Amounts, NodeRoom};
-use crate::input::Document;
+use super::bound::NodeRoom;
+use crate::{
+    input::Document,
+    snapshot::occupants::{Amounts, PODS},
+};
 
 /// The largest number of pods of a workload.
 const MOST_PODS: usize = 100_000;
-
-/// The resource of which each pod takes one.
-pub const PODS: &str = "pods";
 
 /// The pods of one template.
 #[derive(Debug)]

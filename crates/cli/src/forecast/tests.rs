@@ -5,10 +5,13 @@ use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
 
 use super::{
-    bound::{Amounts, NodeRoom, Occupant, room_by},
+    bound::{NodeRoom, room_by},
     demand::demands,
 };
-use crate::input::Document;
+use crate::{
+    input::Document,
+    snapshot::occupants::{Amounts, Occupant},
+};
 
 const NOW: i64 = 1_800_000_000;
 

@@ -21,16 +21,15 @@ use tenure_types::{
 use crate::{
     cluster::{DEFAULT_NAMESPACE, LIVE, explain},
     floors::SourcedValue,
-    forecast::{
-        answer::Forecast,
-        bound::Amounts,
-        occupants::{BoundPod, ClusterRoom, occupants},
-    },
+    forecast::{answer::Forecast, room::ClusterRoom},
     input::Document,
     list::{gather::Gatherer, row::WorkloadRow, view::ListView},
     matrix::{Matrix, QueueRow},
     print::printable,
-    snapshot::{ClaimName, ClaimedDevices, ListedOwner, Snapshot, decode, held_claims, in_files, key},
+    snapshot::{
+        ClaimName, ClaimedDevices, ListedOwner, Snapshot, decode, held_claims, in_files, key,
+        occupants::{Amounts, BoundPod, occupants},
+    },
 };
 
 /// The largest number of rows of a forecast that the page shows.

@@ -1,37 +1,25 @@
-//! The pods on the nodes of a cluster, and the time by which each has ended at the latest.
+//! The pods on nodes, and the time by which each has ended at the latest.
 //!
-//! Called by `forecast`, and by `ui` with pods that it has read itself. The times are those of the
-//! keeper's own arithmetic, with a margin for owners that resist.
+//! Called by `forecast` and `ui`. The times are those of the keeper's own arithmetic, with a margin
+//! for owners that resist.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
-use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, SeenPod};
 use tenure_policy::{
-    config::Config,
     deletion::DeletionTimes,
     expiry::{Exemption, Family, Scope, claimed, standing_exemption},
 };
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
-use super::{
-    ForecastArgs,
-    bound::{Amounts, Occupant, add},
-    demand::PODS,
-};
-use crate::{
-    cluster::{ConnectArgs, LIVE, cannot_list, explain, objects},
-    input::{self, Document},
-    list::gather::Gatherer,
-    print::warn,
-    snapshot::{ClaimName, ClaimedDevices, NamespacedName, Snapshot, decode, held_claims, key},
-    status::runs_dry,
-};
+use super::{ClaimName, ClaimedDevices, Snapshot, held_claims};
+
+/// Amounts by resource, as the scheduler counts them: CPUs in thousandths, all else in whole units.
+pub type Amounts = BTreeMap<String, i64>;
+
+/// The resource of which each pod takes one.
+pub const PODS: &str = "pods";
 
 /// The time within which an overdue pod is terminating, no matter what its owners, finalizers or
 /// owner references do.
@@ -40,69 +28,20 @@ const LATE: SignedDuration = SignedDuration::from_mins(10);
 /// The grace period of pods that set none.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// The pods of a cluster, and its nodes if they are needed.
-pub struct ClusterRoom {
-    pub now: Timestamp,
-    pub occupants: Vec<Occupant>,
-    pub nodes: Vec<Node>,
-}
-
-impl ClusterRoom {
-    /// Reads the live pods of all namespaces, of the namespace that is named, or of the only one
-    /// that the user may list. A search for room needs nodes, and the pods of all namespaces:
-    /// otherwise an error.
-    pub async fn of_cluster(args: &ForecastArgs, connect: ConnectArgs, config: &Config) -> Result<Self> {
-        let mut gatherer = Gatherer::of_pods(connect, &args.t9k_system_namespace, config).await?;
-        ensure!(
-            gatherer.namespace.is_none() || args.workload.is_none(),
-            "--for needs the pods of all namespaces, because each takes room: you may not list them"
-        );
-        let mut snapshot = gatherer.without_pods().await?.snapshot;
-        let (cluster, namespace, mut pods) = (&gatherer.cluster, gatherer.namespace.as_deref(), Vec::new());
-        let read = |pod: PodWithRoom| pods.extend(BoundPod::read(pod, &mut snapshot.index));
-        cluster.each(namespace, Some(LIVE), read).await.map_err(explain)?;
-        let mut claims = ClaimedDevices::default();
-        if pods.iter().any(|pod| !pod.claims.is_empty()) {
-            claims = ClaimedDevices::of_cluster(cluster, namespace).await?;
-            claims.warning.iter().for_each(|warning| warn(warning));
-        }
-        let mut nodes: Vec<Node> = Vec::new();
-        if args.workload.is_some() {
-            let kind = cluster.kinds.find("", "Node").context("the API server has no nodes")?;
-            let listed = objects(Api::all(cluster.client.clone()), None).try_concat().await;
-            nodes = listed.map_err(|error| cannot_list(kind, error))?;
-        }
-        if runs_dry(cluster).await {
-            warn("the keeper is in dry-run mode: no ceiling ends a run until dry run is turned off");
-        }
-        let now = args.input.now.unwrap_or_else(|| cluster.clock.now());
-        let longest = args.max_termination_grace.to_signed();
-        Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
-    }
-
-    /// Reads pods, nodes and queues from files. An error: a pod or a node can't be read.
-    pub fn of_files(args: &ForecastArgs, config: &Config) -> Result<Self> {
-        let (documents, t9k) = (input::read(&args.input.filename)?, Some(&*args.t9k_system_namespace));
-        let now = args.input.now.unwrap_or_else(Timestamp::now);
-        let mut snapshot = Snapshot::of_documents(&documents, config, t9k, now);
-        snapshot.warn();
-        let pods = of_kind::<PodWithRoom>(&documents, "Pod")?.into_values();
-        let pods = pods.filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)).collect();
-        let nodes = of_kind(&documents, "Node")?.into_values().collect();
-        let (claims, longest) =
-            (ClaimedDevices::of_files(&documents)?, args.max_termination_grace.to_signed());
-        Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
-    }
-}
-
-/// Returns the objects of a core kind. Of objects with the same name the last counts, as for
-/// queues.
-fn of_kind<K>(documents: &[Document], kind: &str) -> Result<BTreeMap<NamespacedName, K>>
-where
-    K: DeserializeOwned + Resource,
-{
-    let documents = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", kind));
-    documents.map(|document| decode(document).map(|object: K| (key(object.meta()), object))).collect()
+/// A pod on a node, and the bound of its stay.
+#[derive(Clone, Debug, Default)]
+pub struct Occupant {
+    pub node: String,
+    /// The room that the pod holds on the node.
+    pub requests: Amounts,
+    /// The time by which the pod has ended at the latest. None: no ceiling ends it.
+    pub until: Option<Timestamp>,
+    /// The queue whose ceiling ends the pod.
+    pub queue: Option<String>,
+    /// The reason why no ceiling ends the pod. None: a ceiling or a deletion ends it.
+    pub stays: Option<&'static str>,
+    /// The end of the longest floor that protects the pod. None: it isn't protected now.
+    pub floor_until: Option<Timestamp>,
 }
 
 /// Returns the resources that each pod holds on its node, and until when. The devices of a claim
@@ -138,13 +77,14 @@ pub fn occupants(
 pub struct BoundPod {
     pod: Pod,
     requests: Amounts,
-    claims: Vec<ClaimName>,
+    /// The claims of devices that the pod holds.
+    pub claims: Vec<ClaimName>,
     seen: Option<SeenPod>,
 }
 
 impl BoundPod {
     /// Reads a pod, and adds it to the index. None: the pod takes no room.
-    fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
+    pub fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
         let claims = held_claims(&pod);
         let (pod, room) = pod.split();
         index.apply_member(&pod);
@@ -189,5 +129,13 @@ impl BoundPod {
         let node = pod.spec.node_name.unwrap_or_default();
         let floor_until = of_floor.filter(|until| *until > now);
         Occupant { node, requests, until, queue, stays, floor_until }
+    }
+}
+
+/// Adds amounts this number of times. A negative number subtracts them: the sum may be negative.
+pub fn add(sum: &mut Amounts, amounts: &Amounts, times: i64) {
+    for (resource, amount) in amounts {
+        let sum = sum.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(amount.saturating_mul(times));
     }
 }
