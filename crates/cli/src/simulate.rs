@@ -46,7 +46,7 @@ use generate::Mix;
 use past::Past;
 use picture::picture;
 use policy::{Overrides, SimulatedPolicy, ceiling};
-use progress::ProgressBar;
+use progress::progress_bar;
 use prometheus::PrometheusArgs;
 use replay::{QueueNumbers, ReportBounds, applied, replay};
 use report::{SimulationReport, amount, grouped, plural};
@@ -307,7 +307,7 @@ impl SimulateArgs {
         } else {
             let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
-            Box::new(BufReader::with_capacity(1 << 18, ProgressBar::new(file, size)))
+            Box::new(BufReader::with_capacity(1 << 18, progress_bar(size).wrap_read(file)))
         };
         let Trace { past, broken } = trace::read(name, &mut source, &self.trace)?;
         drop(source);

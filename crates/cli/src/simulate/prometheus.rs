@@ -16,7 +16,7 @@ use tenure_types::{ExtendedDuration, keys::QUEUE_LABELS};
 use super::{
     past::{Past, Seconds, Unit, moment},
     pods::PastReader,
-    progress::ProgressBar,
+    progress::progress_bar,
     replay::hours,
     report::day,
     source::share,
@@ -94,7 +94,7 @@ impl PrometheusArgs {
             format!("Prometheus at {url} has no kube_pod_created since {since}: check that it scrapes kube-state-metrics")
         })?;
         let (mut known, mut used, mut read, mut width) = (KnownPods::default(), 0.0, first, WIDEST);
-        let mut bar = ProgressBar::new((), until.abs_diff(first));
+        let bar = progress_bar(until.abs_diff(first));
         while read < until {
             let to = read.saturating_add(width).min(until);
             let more = async {
@@ -109,7 +109,7 @@ impl PrometheusArgs {
                 }
                 Err(error) => return Err(if is_too_much(&error) { error.context(LESS) } else { error }),
             }
-            bar.advance(to.abs_diff(read));
+            bar.inc(to.abs_diff(read));
             read = to;
         }
         ensure!(
