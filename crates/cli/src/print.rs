@@ -7,6 +7,7 @@
 mod age;
 mod listing;
 mod messages;
+mod numbers;
 mod table;
 
 use std::io::{self, BufWriter, Write};
@@ -16,9 +17,10 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tenure_types::hidden::{escape_json, is_hidden};
 
-pub use age::{human, moment, until};
+pub use age::{human, minute, moment, until};
 pub use listing::{Format, ListRow, Printer};
 pub use messages::{AlreadyReported, complain, print_message, warn, with_causes};
+pub use numbers::{amount, grouped, plural};
 pub use table::{Column, Table, TablePart, cell, moment_cell, printable, table, tables};
 
 /// The form of an answer.

@@ -38,7 +38,7 @@ use crate::{
     cluster::{ConnectArgs, url},
     floors::{duration, of_file},
     input,
-    print::{json, print, printable, table, warn, yaml},
+    print::{amount, grouped, json, plural, print, printable, table, warn, yaml},
     snapshot::Snapshot,
 };
 use cluster::ClusterPast;
@@ -49,7 +49,7 @@ use policy::{Overrides, SimulatedPolicy, ceiling};
 use progress::progress_bar;
 use prometheus::PrometheusArgs;
 use replay::{QueueNumbers, ReportBounds, applied, replay};
-use report::{SimulationReport, amount, grouped, plural};
+use report::SimulationReport;
 use schedule::schedule;
 use trace::{Trace, TraceOptions};
 

@@ -1,4 +1,5 @@
-//! Durations as kubectl prints them, with about two digits of precision, and times to the second.
+//! Durations as kubectl prints them, with about two digits of precision, and times to the second or
+//! the minute.
 //!
 //! Used in tables and sentences. JSON has exact times instead.
 
@@ -29,6 +30,11 @@ pub fn human(duration: SignedDuration) -> String {
 /// Returns a time in UTC, cut to the second: `2026-01-02T03:04:05Z`.
 pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Returns a time in UTC, cut to the minute: `2026-01-02 03:04 UTC`.
+pub fn minute(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Returns the time from `now` until `at`, with a minus if it is over.

@@ -8,9 +8,8 @@ use std::fmt::Write;
 use super::{
     past::{Past, Unit},
     replay::hours,
-    report::amount,
 };
-use crate::print::printable;
+use crate::print::{amount, printable};
 
 /// The number of queues that are shown, those with the most hours. The others are added up in one
 /// row.

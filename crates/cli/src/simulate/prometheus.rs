@@ -18,12 +18,12 @@ use super::{
     pods::PastReader,
     progress::progress_bar,
     replay::hours,
-    report::day,
     source::share,
 };
 use crate::{
     floors::duration,
     list::view::ListView,
+    print::minute,
     snapshot::{ClaimedDevices, Snapshot},
 };
 use pods::KnownPods;
@@ -90,7 +90,7 @@ impl PrometheusArgs {
         let (now, last) = (Timestamp::now().as_second(), self.last.to_signed().as_secs());
         let covered = covered(&server, now, last).await?;
         let [first, complete, until] = covered.with_context(|| {
-            let since = day(now.saturating_sub(last));
+            let since = minute(moment(now.saturating_sub(last)));
             format!("Prometheus at {url} has no kube_pod_created since {since}: check that it scrapes kube-state-metrics")
         })?;
         let (mut known, mut used, mut read, mut width) = (KnownPods::default(), 0.0, first, WIDEST);
@@ -125,9 +125,9 @@ impl PrometheusArgs {
         past.known_since = first;
         let source = &mut past.source;
         source.missing =
-            vec![NO_PREEMPTIONS.to_owned(), format!("runs that had ended before {}", day(first))];
+            vec![NO_PREEMPTIONS.to_owned(), format!("runs that had ended before {}", minute(moment(first)))];
         if now.saturating_sub(until) > LOOKBACK {
-            let after = day(until);
+            let after = minute(moment(until));
             let later = format!("all after {after}: Prometheus has no later sample of kube-state-metrics");
             source.missing.push(later);
         }

@@ -11,12 +11,11 @@ use tenure_policy::expiry::Family;
 use tenure_types::{ExtendedDuration, duration::for_people};
 
 use super::{
-    past::moment,
     replay::{Loser, QueueNumbers, Replayed, ReportBounds},
     schedule::ScheduleReport,
     source::SourceReport,
 };
-use crate::print::{cell, human, printable, table, yaml};
+use crate::print::{amount, cell, grouped, human, plural, printable, table, yaml};
 
 /// The result of a simulation, for people and programs.
 #[derive(Debug, Serialize)]
@@ -183,6 +182,15 @@ impl Loser {
     }
 }
 
+impl ScheduleReport {
+    /// Returns the cells of a row whose first cell is `of`.
+    fn cells(&self, of: &str) -> Vec<String> {
+        let counts = [self.cut, self.preempted, self.slices].map(grouped);
+        let waits = [self.wait_p50, self.wait_p95].map(wait);
+        [of.to_owned()].into_iter().chain(waits).chain(counts).chain([amount(self.lost)]).collect()
+    }
+}
+
 /// The step to which a suggested `autoApprove` is rounded up, in seconds.
 const STEP: i64 = 15 * 60;
 
@@ -210,34 +218,6 @@ fn length(seconds: i64) -> String {
 }
 
 /// Returns a wait as a cell.
-pub fn wait(seconds: Option<i64>) -> String {
+fn wait(seconds: Option<i64>) -> String {
     cell(seconds.map(length))
-}
-
-/// Returns a number and a word, with an "s" unless the number is 1.
-pub fn plural(number: usize, word: &str) -> String {
-    format!("{} {word}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
-/// Returns a number with commas between thousands.
-pub fn grouped(number: usize) -> String {
-    let digits: Vec<char> = number.to_string().chars().collect();
-    let groups = digits.rchunks(3).rev().map(|group| group.iter().collect::<String>());
-    groups.collect::<Vec<_>>().join(",")
-}
-
-/// Returns an amount with three digits or more.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded and not negative")]
-pub fn amount(hours: f64) -> String {
-    match hours {
-        ..0.005 => "0".into(),
-        ..10.0 => format!("{hours:.2}"),
-        ..100.0 => format!("{hours:.1}"),
-        _ => grouped(hours.round() as usize),
-    }
-}
-
-/// Returns a time in UTC, to the minute.
-pub fn day(at: i64) -> String {
-    moment(at).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

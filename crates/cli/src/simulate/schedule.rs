@@ -24,7 +24,6 @@ use super::{
     past::{Past, PastRun, Seconds, Unit, moment},
     policy::{Leaves, SimulatedPolicy},
     replay::{hours, percentile},
-    report::{amount, grouped, wait},
 };
 
 /// The largest number of waiting workloads that are considered after each event, and of running
@@ -297,13 +296,4 @@ impl SimulatedPool<'_> {
 /// Returns a number that looks random, and is the same for the same workload and time.
 fn chance(number: usize, now: Seconds) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one((number, now))
-}
-
-impl ScheduleReport {
-    /// Returns the cells of a row whose first cell is `of`.
-    pub fn cells(&self, of: &str) -> Vec<String> {
-        let counts = [self.cut, self.preempted, self.slices].map(grouped);
-        let waits = [self.wait_p50, self.wait_p95].map(wait);
-        [of.to_owned()].into_iter().chain(waits).chain(counts).chain([amount(self.lost)]).collect()
-    }
 }

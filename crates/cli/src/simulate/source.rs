@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::report::{amount, day, grouped, plural};
+use crate::print::{amount, grouped, minute, plural};
 
 /// The source of a simulation, for people and programs.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -77,7 +77,7 @@ impl SourceReport {
     pub fn lines(&self, hours: &str) -> Vec<String> {
         let unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
         let days = [self.since, self.until, self.complete_since];
-        let [since, until, complete] = days.map(|at| unknown(at.map(|at| day(at.as_second()))));
+        let [since, until, complete] = days.map(|at| unknown(at.map(minute)));
         let share = unknown(self.share_seen.map(|share| format!("{} %", amount(share * 100.0))));
         let (kind, name) = (self.kind, &self.name);
         let mut lines = vec![format!(

@@ -19,7 +19,7 @@ use super::{
     pods::PastReader,
     policy::{Overrides, SimulatedPolicy},
     replay::{Replayed, ReportBounds, applied, replay},
-    report::{SimulationReport, amount, grouped},
+    report::SimulationReport,
     runs_csv,
     schedule::{peak, schedule},
     source::SourceReport,
@@ -417,10 +417,4 @@ fn made_up_jobs_are_the_same_for_the_same_seed() {
     assert_ne!(past.runs, generate::past(1_000, 8).runs);
     assert_eq!(past.runs.len(), 1_000);
     assert!(past.runs.iter().all(|run| run.submit <= run.start && run.start <= run.end));
-}
-
-#[test]
-fn numbers_are_written_for_people() {
-    assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-    assert_eq!([0.0, 1.5, 12.34, 5_400.4].map(amount), ["0", "1.50", "12.3", "5,400"]);
 }

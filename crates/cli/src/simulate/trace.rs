@@ -23,6 +23,7 @@ use super::{
 };
 use lines::Lines;
 use table::{Columns, TableReader, columns};
+use times::BadField;
 
 /// How a trace is to be read.
 #[derive(Clone, Debug, Args)]
@@ -58,9 +59,6 @@ pub struct Trace {
     pub past: Past,
     pub broken: SkippedLines,
 }
-
-/// The reason why a line can't be read, and the part of the line that is wrong.
-type BadField = (&'static str, String);
 
 /// The result of reading a line.
 type ReadLine = Result<(), BadField>;

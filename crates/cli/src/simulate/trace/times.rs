@@ -4,8 +4,10 @@
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::BadField;
 use crate::simulate::past::Seconds;
+
+/// The reason why a line can't be read, and the part of the line that is wrong.
+pub type BadField = (&'static str, String);
 
 /// Reads a time: seconds since 1970, or a date and a time. A time without a zone is in `zone`.
 pub fn time(text: &str, zone: &TimeZone) -> Result<Seconds, BadField> {
