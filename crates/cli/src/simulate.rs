@@ -78,9 +78,6 @@ pub struct SimulateArgs {
     source: SourceArgs,
 
     #[command(flatten)]
-    prometheus: PrometheusArgs,
-
-    #[command(flatten)]
     trace: TraceOptions,
 
     /// The number of made-up jobs
@@ -90,25 +87,6 @@ pub struct SimulateArgs {
     /// The seed of the made-up jobs
     #[arg(long, value_name = "N", default_value_t = 1, requires = "generate")]
     seed: u64,
-
-    /// Try these queues: YAML or JSON; of a directory all .yaml, .yml and .json files; - is standard input. Can be repeated
-    #[arg(long, value_name = "FILE|DIR|-", help_heading = "Policy")]
-    queues: Vec<String>,
-
-    /// Compare with these queues, in place of those of the cluster, or of none. Can be repeated
-    #[arg(long, value_name = "FILE|DIR|-", help_heading = "Policy")]
-    baseline: Vec<String>,
-
-    #[command(flatten)]
-    overrides: Overrides,
-
-    /// Try several values of maxDuration, and show one line for each
-    #[arg(long, value_name = "maxDuration=DURATION,...", value_parser = sweep, conflicts_with = "ceiling", help_heading = "Policy")]
-    sweep: Option<Sweep>,
-
-    /// The configuration file of the servers, whose default floors count; - for standard input
-    #[arg(long, value_name = "FILE", help_heading = "Policy")]
-    config: Option<String>,
 
     /// The namespace in which queues of T9k count, as the keeper has it
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
@@ -137,6 +115,28 @@ pub struct SimulateArgs {
     /// The form of the answer
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
     output: SimulateFormat,
+
+    #[command(flatten, next_help_heading = "Prometheus")]
+    prometheus: PrometheusArgs,
+
+    /// Try these queues: YAML or JSON; of a directory all .yaml, .yml and .json files; - is standard input. Can be repeated
+    #[arg(long, value_name = "FILE|DIR|-", help_heading = "Policy")]
+    queues: Vec<String>,
+
+    /// Compare with these queues, in place of those of the cluster, or of none. Can be repeated
+    #[arg(long, value_name = "FILE|DIR|-", help_heading = "Policy")]
+    baseline: Vec<String>,
+
+    #[command(flatten)]
+    overrides: Overrides,
+
+    /// Try several values of maxDuration, and show one line for each
+    #[arg(long, value_name = "maxDuration=DURATION,...", value_parser = sweep, conflicts_with = "ceiling", help_heading = "Policy")]
+    sweep: Option<Sweep>,
+
+    /// The configuration file of the servers, whose default floors count; - for standard input
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    config: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -209,11 +209,7 @@ impl SimulateArgs {
     /// Reads the past, judges it, and prints the report in the form that is asked for. An error:
     /// there is nothing to try, or the source can't be read.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let (config, overrides) = (of_file(self.config.as_deref())?, self.overrides());
-        ensure!(
-            overrides != Overrides::default() || !self.queues.is_empty() || self.sweep.is_some(),
-            "nothing to try: give --max-duration 2d, --sweep maxDuration=12h,24h,2d,7d or --queues new.yaml"
-        );
+        let (config, overrides) = (of_file(self.config.as_deref())?, self.overrides()?);
         ensure!(
             self.sweep.is_none() || self.output != SimulateFormat::Svg,
             "--output: Invalid value: \"svg\": a sweep has no picture: give table, json, yaml or csv"
@@ -250,9 +246,9 @@ impl SimulateArgs {
                 "{unknown} queues that runs name aren't among the queues that were tried: no ceiling applies there"
             ));
         }
-        let replayed = replay(&past, [&baseline, &policy], counting);
+        let (replayed, names) = (replay(&past, [&baseline, &policy], counting), self.names(overrides));
         let mut report =
-            SimulationReport::new(replayed, counting, self.names(), overrides.ceiling, past.source.clone());
+            SimulationReport::new(replayed, counting, names, overrides.ceiling, past.source.clone());
         if self.output == SimulateFormat::Svg {
             let [before, after] = [&baseline, &policy].map(|policy| applied(&past, policy));
             return print(&picture(&report.sentence, &before, &after, counting.unit));
@@ -324,18 +320,21 @@ impl SimulateArgs {
     }
 
     /// Returns the values that flags give to all queues. Without any policy, made-up jobs get a
-    /// first one.
-    fn overrides(&self) -> Overrides {
+    /// first one. An error: there is nothing to try.
+    fn overrides(&self) -> Result<Overrides> {
         let is_given =
             self.overrides != Overrides::default() || !self.queues.is_empty() || self.sweep.is_some();
+        ensure!(
+            is_given || self.source.generate.is_some(),
+            "nothing to try: give --max-duration 2d, --sweep maxDuration=12h,24h,2d,7d or --queues new.yaml"
+        );
         // a newcomer sees a result before the first flag
-        let first = FIRST_TRY.parse().ok().filter(|_| !is_given && self.source.generate.is_some());
-        Overrides { ceiling: self.overrides.ceiling.or(first), ..self.overrides }
+        let first = FIRST_TRY.parse().ok().filter(|_| !is_given);
+        Ok(Overrides { ceiling: self.overrides.ceiling.or(first), ..self.overrides })
     }
 
     /// Returns the names of policy and baseline for the report.
-    fn names(&self) -> [String; 2] {
-        let Overrides { ceiling, preempt, reclaim } = self.overrides();
+    fn names(&self, Overrides { ceiling, preempt, reclaim }: Overrides) -> [String; 2] {
         let values = [("", ceiling), ("preemptMinRuntime ", preempt), ("reclaimMinRuntime ", reclaim)];
         let values = values.into_iter().filter_map(|(name, of)| Some(format!("{name}{}", of?)));
         let files = self.queues.iter().map(|path| input::shown(path).to_owned());

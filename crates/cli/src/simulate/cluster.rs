@@ -15,10 +15,9 @@ use tenure_types::{
 
 use super::{
     SimulateArgs,
-    past::{Fate, Past, PastRun, Unit},
+    past::{Fate, Past, Unit},
     pods::PastReader,
     policy::SimulatedPolicy,
-    replay::hours,
     source::share,
 };
 use crate::{
@@ -89,10 +88,9 @@ async fn share_seen(cluster: &ClusterReader, tenure: &str, past: &Past) -> Optio
     let used = record.queues.iter().flat_map(|queue| &queue.used).filter(|(of, _)| *of == DEFAULT_RESOURCE);
     let used: u128 = used.flat_map(|(_, by_end)| by_end.values()).fold(0, |sum, of| sum.saturating_add(*of));
     let ended = past.runs.iter().filter(|run| run.fate != Fate::Running && run.end >= since);
-    let seen = |run: &PastRun| hours(run.end.saturating_sub(run.start)) * Unit::Gpu.amount(run);
     #[allow(clippy::cast_precision_loss, reason = "a share to a tenth of a percent")]
     let used = used as f64 / 3.6e9;
-    share(ended.map(seen).sum(), used)
+    share(ended.map(|run| run.used(Unit::Gpu, run.start, run.end)).sum(), used)
 }
 
 impl ClusterPast {

@@ -51,9 +51,9 @@ pub enum Fate {
 }
 
 impl PastRun {
-    /// Returns the number of seconds for which it ran between two times.
-    pub fn seconds_in(&self, since: Seconds, until: Seconds) -> Seconds {
-        self.end.min(until).saturating_sub(self.start.max(since)).max(0)
+    /// Returns the unit-hours that the run used between two times.
+    pub fn used(&self, unit: Unit, since: Seconds, until: Seconds) -> f64 {
+        hours(self.end.min(until).saturating_sub(self.start.max(since)).max(0)) * unit.amount(self)
     }
 }
 
@@ -172,6 +172,12 @@ impl Past {
         let has = |unit: &Unit| self.runs.iter().any(|run| unit.amount(run) > 0.0);
         [Unit::Gpu, Unit::Core].into_iter().find(has).unwrap_or(Unit::Job)
     }
+}
+
+/// Returns seconds as hours.
+#[allow(clippy::cast_precision_loss, reason = "no run lasts that long")]
+pub fn hours(seconds: Seconds) -> f64 {
+    seconds as f64 / 3600.0
 }
 
 /// Returns a time as a timestamp, within the range of timestamps.

@@ -5,10 +5,7 @@
 
 use std::fmt::Write;
 
-use super::{
-    past::{Past, Unit},
-    replay::hours,
-};
+use super::past::{Past, Unit};
 use crate::print::{amount, printable};
 
 /// The number of queues that are shown, those with the most hours. The others are added up in one
@@ -77,7 +74,7 @@ pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> Strin
 fn by_queue(past: &Past, unit: Unit) -> Vec<f64> {
     let mut used = vec![0.0; past.queues.len()];
     for run in &past.runs {
-        let hours = hours(run.seconds_in(past.known_since, run.end)) * unit.amount(run);
+        let hours = run.used(unit, past.known_since, run.end);
         used.get_mut(run.queue as usize).into_iter().for_each(|of| *of += hours);
     }
     used

@@ -166,9 +166,10 @@ impl LeafLimits<'_> {
         })
     }
 
-    /// True if workloads that the ceiling ends come back by themselves.
-    pub fn is_requeued(&self, family: Family) -> bool {
-        self.limits[family].is_some_and(|limits| limits.nearest.slice_delay().is_some())
+    /// Returns the time after which workloads that the ceiling ends come back by themselves. None:
+    /// they don't.
+    pub fn slice_delay(&self, family: Family) -> Option<ExtendedDuration> {
+        self.limits[family]?.nearest.slice_delay()
     }
 
     /// Returns the time beyond its ceiling that a run gets without approval if its user asks for

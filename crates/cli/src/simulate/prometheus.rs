@@ -14,10 +14,9 @@ use tenure_policy::config::Config;
 use tenure_types::{ExtendedDuration, keys::QUEUE_LABELS};
 
 use super::{
-    past::{Past, Seconds, Unit, moment},
+    past::{Past, Seconds, Unit, hours, moment},
     pods::PastReader,
     progress::progress_bar,
-    replay::hours,
     source::share,
 };
 use crate::{
@@ -33,33 +32,27 @@ use server::{PrometheusServer, Series, is_too_much};
 #[derive(Clone, Debug, Args)]
 pub struct PrometheusArgs {
     /// How far back to ask
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30d", requires = "prometheus", help_heading = "Prometheus")]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30d", requires = "prometheus")]
     last: ExtendedDuration,
 
     /// A file with the bearer token for Prometheus
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "prometheus",
-        conflicts_with = "prometheus_user",
-        help_heading = "Prometheus"
-    )]
+    #[arg(long, value_name = "FILE", requires = "prometheus", conflicts_with = "prometheus_user")]
     prometheus_token: Option<String>,
 
     /// The user for Prometheus, with --prometheus-password
-    #[arg(long, value_name = "NAME", requires_all = ["prometheus", "prometheus_password"], help_heading = "Prometheus")]
+    #[arg(long, value_name = "NAME", requires_all = ["prometheus", "prometheus_password"])]
     prometheus_user: Option<String>,
 
     /// A file with the password of --prometheus-user
-    #[arg(long, value_name = "FILE", requires = "prometheus_user", help_heading = "Prometheus")]
+    #[arg(long, value_name = "FILE", requires = "prometheus_user")]
     prometheus_password: Option<String>,
 
     /// A file with the certificates, as PEM, of the authorities that Prometheus' certificate is checked against
-    #[arg(long, value_name = "FILE", requires = "prometheus", help_heading = "Prometheus")]
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
     prometheus_ca: Option<String>,
 
     /// Select the series of one cluster, where Prometheus has those of several: such as cluster="a"
-    #[arg(long, value_name = "LABEL=\"VALUE\",...", requires = "prometheus", help_heading = "Prometheus")]
+    #[arg(long, value_name = "LABEL=\"VALUE\",...", requires = "prometheus")]
     prometheus_selector: Option<String>,
 }
 
@@ -138,8 +131,7 @@ impl PrometheusArgs {
             ));
         }
         (source.since, source.complete_since) = (Some(moment(first)), Some(moment(complete)));
-        let seen =
-            past.runs.iter().map(|run| hours(run.seconds_in(complete, run.end)) * Unit::Gpu.amount(run));
+        let seen = past.runs.iter().map(|run| run.used(Unit::Gpu, complete, run.end));
         past.source.share_seen = share(seen.sum(), used).filter(|_| namespace.is_none());
         Ok(past)
     }

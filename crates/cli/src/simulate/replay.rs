@@ -14,7 +14,7 @@ use tenure_policy::{
 };
 
 use super::{
-    past::{Fate, Past, PastRun, Seconds, Unit, moment},
+    past::{Fate, Past, PastRun, Seconds, Unit, hours, moment},
     policy::{Leaves, SimulatedPolicy},
 };
 
@@ -193,7 +193,7 @@ impl Leaves<'_> {
             // a run that ends at its deadline doesn't exceed it
             (moment(run.end) > end).then(|| SetEnd {
                 at: end.as_second(),
-                is_requeued: leaf.is_requeued(family),
+                is_requeued: leaf.slice_delay(family).is_some(),
                 auto_approved: leaf.auto_approved(family).as_secs(),
             })
         });
@@ -227,8 +227,7 @@ impl QueueNumbers {
         // a time slice comes back: it doesn't end the workload for good
         let [old, new] = [before, after].map(|end| at(end.filter(|end| !end.is_requeued)));
         self.spared += usize::from(old < new);
-        let used =
-            |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
+        let used = |run: &PastRun, end| run.used(counting.unit, counting.since, end);
         self.used += runs.iter().map(|run| used(run, old)).sum::<f64>();
         let after = after.filter(|end| end.at < at(before) || new < old)?;
         if after.is_requeued {
@@ -292,10 +291,4 @@ pub fn percentile(values: &[u32], percent: usize) -> Option<i64> {
     let place = values.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
     let (_, value, _) = (place < values.len()).then(|| values.select_nth_unstable(place))?;
     Some((*value).into())
-}
-
-/// Returns seconds as hours.
-#[allow(clippy::cast_precision_loss, reason = "no run lasts that long")]
-pub fn hours(seconds: Seconds) -> f64 {
-    seconds as f64 / 3600.0
 }

@@ -21,9 +21,9 @@ use tenure_policy::{
 };
 
 use super::{
-    past::{Past, PastRun, Seconds, Unit, moment},
+    past::{Past, PastRun, Seconds, Unit, hours, moment},
     policy::{Leaves, SimulatedPolicy},
-    replay::{hours, percentile},
+    replay::percentile,
 };
 
 /// The largest number of waiting workloads that are considered after each event, and of running
@@ -202,8 +202,7 @@ impl SimulatedPool<'_> {
         if job.left <= 0 {
             return;
         }
-        let limits = self.leaves.of(job.queue).and_then(|leaf| leaf.limits[job.ends_by?]);
-        match limits.and_then(|limits| limits.nearest.slice_delay()) {
+        match self.leaves.of(job.queue).and_then(|leaf| leaf.slice_delay(job.ends_by?)) {
             // a slice of less than a second would never come to an end
             Some(delay) if ran > 0 => {
                 self.report.slices += 1;
