@@ -148,11 +148,10 @@ pub fn replay(past: &Past, policies: [&SimulatedPolicy; 2], counting: ReportBoun
         cut_after_seconds: cut.saturating_sub(head.start),
         lost,
     });
-    let losers = losers.collect();
     queues.iter_mut().chain([&mut total]).for_each(QueueNumbers::complete);
     queues.retain(|of| of.jobs > 0);
     queues.sort_by(|one, other| other.freed.total_cmp(&one.freed).then_with(|| one.queue.cmp(&other.queue)));
-    Replayed { total, queues, losers }
+    Replayed { total, queues, losers: losers.collect() }
 }
 
 /// Returns the past as the policy would have had it. Cut runs end at their ceiling. Runs whose

@@ -66,11 +66,8 @@ impl SourceReport {
             hours @ 2.. => (hours, "hour"),
             _ => (span.as_mins(), "minute"),
         };
-        format!(
-            "{}{}",
-            if self.is_of_pods { "the last " } else { "" },
-            plural(usize::try_from(number).unwrap_or(0), word)
-        )
+        let last = if self.is_of_pods { "the last " } else { "" };
+        format!("{last}{}", plural(usize::try_from(number).unwrap_or(0), word))
     }
 
     /// Returns lines about the source, and about what it lacks.

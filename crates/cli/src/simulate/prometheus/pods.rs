@@ -223,6 +223,7 @@ impl KnownPod {
         let ended = if at <= since.saturating_add(60) { since.saturating_sub(1) } else { at };
         Some(self.completed.map_or(ended, |completed| completed.min(at)))
     }
+
     /// Returns the pod with all facts. The uid of its controller isn't known: it is made of names and
     /// a number.
     fn object(&self, uid: &str, owner: Option<&OwnerName>, number: u32, table: &OwnerTable) -> Option<Pod> {

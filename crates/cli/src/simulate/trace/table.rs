@@ -86,14 +86,12 @@ impl TableReader {
         // the right separator is the one that yields the most fields
         let best = readers.max_by_key(|of| (of.places.iter().flatten().count(), of.width));
         let best = best.ok_or("a quote isn't closed")?;
-        for (((name, _), given), place) in FIELDS.iter().zip(&given).zip(&best.places) {
-            match given {
-                _ if place.is_some() => {}
-                Some(column) => return Err(format!("there is no column {column:?}, which --columns names")),
-                None if matches!(*name, "start" | "end") => {
-                    return Err(format!("no column has the {name} of runs"));
-                }
-                None => {}
+        let fields = FIELDS.iter().zip(&given).zip(&best.places);
+        for (((name, _), given), _) in fields.filter(|(_, place)| place.is_none()) {
+            if let Some(column) = given {
+                return Err(format!("there is no column {column:?}, which --columns names"));
+            } else if matches!(*name, "start" | "end") {
+                return Err(format!("no column has the {name} of runs"));
             }
         }
         Ok(best)
