@@ -9,9 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// The time between two updates.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Returns a bar that shows the part of an amount that is done. It is wiped when it is dropped.
+/// Returns a bar that shows the part of an amount that is done. It is wiped when it is dropped. The
+/// amount of a pipe is 0: no part of it is known, and nothing is shown.
 pub fn progress_bar(size: u64) -> ProgressBar {
-    let bar = ProgressBar::new(size);
+    let bar = if size > 0 { ProgressBar::new(size) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {percent:>3} %") {
         bar.set_style(style.progress_chars("# "));
     }
