@@ -90,6 +90,9 @@ fn time(series: &Series) -> Option<Seconds> {
     series.number().and_then(whole)
 }
 
+/// Notes what a series says of a pod.
+type NotedFact = fn(&mut KnownPod, &Series);
+
 impl OwnerName {
     /// Reads the name of an owner from a label, with the kind in another label; or the name of a
     /// Job.
@@ -113,7 +116,7 @@ impl KnownPods {
             ("kube_pod_container_resource_requests", r#"resource=~"cpu|nvidia_com_gpu""#);
         let of_each = latest("uid, container, exported_container, resource", requests, of_each);
         let of_labels = format!("uid, {}", QUEUE_LABELS.map(metric_label).join(", "));
-        let facts: [(String, fn(&mut KnownPod, &Series)); 9] = [
+        let facts: [(String, NotedFact); 9] = [
             (latest(OF_POD, "kube_pod_created", ""), |pod, series| {
                 [pod.namespace, pod.name] = ["namespace", "pod"].map(|label| own(series, label).to_owned());
                 pod.created = time(series);
