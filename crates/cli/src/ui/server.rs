@@ -244,15 +244,28 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
 }
 
 /// Returns the page, or the one that signs in.
-async fn index(State(page): SharedPage, headers: HeaderMap) -> Html<&'static str> {
-    Html(if page.is_signed_in(&headers) { assets::PAGE } else { assets::SIGN_IN })
+async fn index(
+    State(page): SharedPage,
+    Extension(connection): Extension<PageConnection>,
+    headers: HeaderMap,
+) -> Html<&'static str> {
+    let is_signed_in = page.is_signed_in(&headers);
+    if is_signed_in {
+        connection.keep();
+    }
+    Html(if is_signed_in { assets::PAGE } else { assets::SIGN_IN })
 }
 
 /// Takes a code, and returns a cookie. The page in the answer opens the other page: browsers don't
 /// send a cookie of this site alone along with a redirect that began at a file.
-async fn exchange(State(page): SharedPage, Form(SignInCode { code }): Form<SignInCode>) -> Response {
+async fn exchange(
+    State(page): SharedPage,
+    Extension(connection): Extension<PageConnection>,
+    Form(SignInCode { code }): Form<SignInCode>,
+) -> Response {
     match page.sign_in.exchange(&code) {
         Ok(Some((cookie, key))) => {
+            connection.keep();
             print_message(&format!(
                 "A browser has signed in. The code for another one is {}",
                 page.sign_in.code()
