@@ -162,8 +162,8 @@ impl ClusterReader {
         };
         match found {
             Ok(found) => {
-                let read = found.into_iter().filter_map(|object| readable(&kind.singular(), object));
-                Ok(read.map(|object| object.value).collect())
+                let read = readable(&kind.singular(), found);
+                Ok(read.into_iter().map(|object| object.value).collect())
             }
             Err(error) if is_forbidden(&error) => {
                 warn(&format!("what Kueue runs isn't known: {}", with_causes(&cannot_list(kind, error))));
@@ -191,9 +191,27 @@ fn document(kind: &ResourceKind, Tolerant(object): Tolerant<WholeObject>) -> Res
     })
 }
 
-/// Returns an object of a list. None: the object can't be read, and is left out with a warning.
-pub fn readable<K>(kind: &str, Tolerant(object): Tolerant<K>) -> Option<K> {
-    object.map_err(|of| warn(&left_out(kind, &of))).ok()
+/// The most warnings about objects of a list that can't be read: any tenant may make thousands.
+pub const MOST_LEFT_OUT: usize = 10;
+
+/// Returns the objects of a list that can be read. The others are left out with a warning.
+pub fn readable<K>(kind: &str, objects: impl IntoIterator<Item = Tolerant<K>>) -> Vec<K> {
+    let mut failed = 0_usize;
+    let mut read = Vec::new();
+    for Tolerant(object) in objects {
+        match object {
+            Ok(object) => read.push(object),
+            Err(of) if failed < MOST_LEFT_OUT => {
+                failed = failed.saturating_add(1);
+                warn(&left_out(kind, &of));
+            }
+            Err(_) => failed = failed.saturating_add(1),
+        }
+    }
+    if failed > MOST_LEFT_OUT {
+        warn(&format!("{failed} objects of kind {kind} can't be read in all, and are left out"));
+    }
+    read
 }
 
 /// Returns the words of a warning about an object that can't be read.
@@ -297,7 +315,7 @@ pub mod tests {
         kube::Error::Api(serde_json::from_value::<Status>(status).unwrap().boxed())
     }
 
-    fn pod_groups() -> ResourceKind {
+    pub fn pod_groups() -> ResourceKind {
         let group = json!({
             "metadata": {"name": "scheduling.run.ai"},
             "versions": [{"version": "v2alpha2", "resources": [{
@@ -338,7 +356,7 @@ pub mod tests {
     fn an_object_that_cannot_be_read_is_left_out_of_all_lists_alike() {
         let read = |text: &str| {
             let workload = serde_json::from_str::<Tolerant<WholeObject>>(text).unwrap();
-            readable("workload.kueue.x-k8s.io", workload).is_some()
+            !readable("workload.kueue.x-k8s.io", [workload]).is_empty()
         };
         assert!(read(r#"{"metadata":{"name":"a"}}"#));
         assert!(!read(&format!(

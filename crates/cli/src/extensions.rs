@@ -97,8 +97,7 @@ impl ExtensionsArgs {
         let cluster = connect.connect().await?;
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
         let found = objects(cluster.api(namespace), None).try_concat().await.map_err(explain_extension)?;
-        let mut found: Vec<Extension> =
-            found.into_iter().filter_map(|of| readable("extension", of)).collect();
+        let mut found: Vec<Extension> = readable("extension", found);
         sort(&mut found);
         if found.is_empty() {
             let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));

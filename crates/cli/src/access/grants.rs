@@ -157,7 +157,7 @@ where
         }
     })?;
     let kind = qualified(&K::kind(&()).to_lowercase(), &K::group(&()));
-    Ok(listed.into_iter().filter_map(|object| readable(&kind, object)).collect())
+    Ok(readable(&kind, listed))
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub async fn read(args: &SimulateArgs, connect: ConnectArgs, config: &Config) ->
         }
         jobs => jobs.map_err(|error| explain(error).context("can't list jobs.batch"))?,
     };
-    let jobs: Vec<Job> = jobs.into_iter().filter_map(|job| readable("job.batch", job)).collect();
+    let jobs: Vec<Job> = readable("job.batch", jobs);
     let devices =
         ClaimedDevices::of_cluster(cluster, namespace).await?.with_templates(cluster, namespace).await?;
     let mut pods = PastReader::new(view, &jobs, devices);

@@ -15,8 +15,8 @@ use tenure_types::{extension, podgroup::PodGroupKind, projection::Pod};
 use super::{ExplanationScope, ListedOwner, NamespacedName, Snapshot, group_names, key};
 use crate::{
     cluster::{
-        AT_ONCE, ClusterReader, LIVE, Pages, ResourceKind, cannot_list, explain, is_forbidden, is_segment,
-        objects,
+        AT_ONCE, ClusterReader, LIVE, MOST_LEFT_OUT, Pages, ResourceKind, cannot_list, explain, is_forbidden,
+        is_segment, objects,
     },
     input::Document,
     list::ended::missing,
@@ -56,7 +56,7 @@ impl Snapshot {
         let mut failed = BTreeMap::new();
         while let Some((number, kind, page)) = lists.next().await {
             match page {
-                Ok(Page::Whole(found)) => self.take_whole(found),
+                Ok(Page::Whole(found)) => self.take_whole(kind, found),
                 Ok(Page::Metadata(found)) => self.take_metadata(kind, found),
                 Err(error) => {
                     self.owners.not_listed(&kind.resource.group, &kind.resource.kind);
@@ -74,12 +74,23 @@ impl Snapshot {
     }
 
     /// Adds whole objects. Those that can't be read lead to warnings.
-    fn take_whole(&mut self, found: Vec<Result<Document, String>>) {
+    fn take_whole(&mut self, kind: &ResourceKind, found: Vec<Result<Document, String>>) {
+        let start = format!("{} ", kind.singular());
+        let mut failed = self.left_out.iter().filter(|text| text.starts_with(&start)).count();
         for object in found {
             match object {
-                Ok(document) => self.take([&document]),
-                Err(why) => self.left_out.push(why),
+                Ok(document) => {
+                    self.take([&document]);
+                    continue;
+                }
+                Err(why) if failed < MOST_LEFT_OUT => self.left_out.push(why),
+                Err(_) if failed == MOST_LEFT_OUT => {
+                    self.left_out
+                        .push(format!("{start}objects: others can't be read either, and are left out"));
+                }
+                Err(_) => {}
             }
+            failed = failed.saturating_add(1);
         }
     }
 
@@ -188,12 +199,12 @@ async fn with_groups(cluster: &ClusterReader, wanted: &[NamespacedName]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::tests::with_one_too_large;
+    use crate::cluster::tests::{pod_groups, with_one_too_large};
 
     #[test]
     fn an_object_that_is_too_large_hides_no_other_of_its_kind() {
         let mut snapshot = Snapshot::default();
-        snapshot.take_whole(with_one_too_large());
+        snapshot.take_whole(&pod_groups(), with_one_too_large());
         let groups: Vec<_> = snapshot.index.gangs().map(|group| group.key.name.to_string()).collect();
         let warnings: Vec<_> = snapshot.warnings().collect();
         assert_eq!((groups.len(), warnings.len()), (2, 1), "{groups:?} {warnings:?}");
