@@ -41,9 +41,6 @@ use owner_lookup::could_exist;
 /// The most Workloads of one job that are read. A job has one, but any user may create others.
 const MOST_WORKLOADS: usize = 500;
 
-/// The most Workloads of one job that are read in part, because they can't be read whole.
-const MOST_UNREADABLE: usize = 16;
-
 /// The time between two checks for Kueue in a cluster without it.
 const KUEUE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -177,19 +174,20 @@ impl ObjectClient {
         Ok(found.unwrap_or_default())
     }
 
-    /// Reads the parts of a Workload that say whether Kueue runs its job, even if the Workload is too
-    /// large to be read whole.
+    /// Reads the parts of a Workload that say whether Kueue runs the job with this uid, even if the
+    /// Workload is too large to be read whole.
     pub async fn workload_parts(
         &self,
         namespace: &str,
         workload: &OwnerReference,
+        uid: &str,
     ) -> Result<Value, ApiError> {
         self.on(namespace, workload, async |api: Api<WholeObject>| {
             let request = request::Request::new(api.resource_url());
             let request = request.get(&workload.name, &GetParams::default());
             let request = request.map_err(kube::Error::BuildRequest);
             let parts = call(async { self.client.request::<WorkloadParts>(request?).await }).await;
-            parts.map(|parts| json!(parts))
+            parts.map(|parts| json!(parts.of_owner(uid)))
         })
         .await
     }
@@ -399,7 +397,6 @@ async fn list_workloads(
             name, count, error, "Workloads of Kueue can't be read: leaving them out of the list"
         );
     }
-    unreadable.truncate(MOST_UNREADABLE);
     Ok(FoundWorkloads { chosen: kept, unreadable })
 }
 

@@ -279,7 +279,13 @@ mod tests {
             (in_status(&["Admitted", "Finished"]), false),
         ] {
             let whole = workload_with("w", 0, &more);
-            let parts = json!(serde_json::from_value::<WorkloadParts>(whole.clone()).unwrap());
+            let mut crowded = whole.clone();
+            let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c"});
+            if let Some(owners) = crowded["metadata"]["ownerReferences"].as_array_mut() {
+                owners.extend(vec![foreign; 30_000]);
+            }
+            let parts = json!(serde_json::from_value::<WorkloadParts>(crowded).unwrap().of_owner("job"));
+            assert!(parts.to_string().len() < 2_000, "users may write as many owners as etcd takes");
             for workload in [&whole, &parts] {
                 assert_eq!(chosen([workload], "job").is_some(), counts, "{workload}");
             }

@@ -353,7 +353,9 @@ impl Pauser {
             self.handles.objects.workloads(namespace, lookup, chosen).await?;
         let mut found: Vec<Value> = chosen.into_iter().map(|workload| workload.value).collect();
         for workload in &unreadable {
-            found.extend(if_found(self.handles.objects.workload_parts(namespace, workload).await)?);
+            let parts = if_found(self.handles.objects.workload_parts(namespace, workload, uid).await)?;
+            // users may make hundreds of others
+            found.extend(parts.filter(|parts| kueue::chosen([parts], uid).is_some()));
         }
         Ok(found)
     }

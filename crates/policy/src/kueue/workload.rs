@@ -35,6 +35,23 @@ pub struct WorkloadParts {
     status: WorkloadStatus,
 }
 
+impl WorkloadParts {
+    /// Keeps the reference to the owner of this uid, and Tenure's annotations: users may write
+    /// thousands of others.
+    #[must_use]
+    pub fn of_owner(mut self, uid: &str) -> Self {
+        let WorkloadMetadata { annotations, owner_references, .. } = &mut self.metadata;
+        if let Some(owners) = owner_references {
+            owners.retain(|owner| owner.uid == uid);
+            owners.truncate(1);
+        }
+        if let Some(annotations) = annotations {
+            annotations.retain(|key, _| key.starts_with("tenure.dev/"));
+        }
+        self
+    }
+}
+
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WorkloadMetadata {
