@@ -20,7 +20,7 @@ use tenure_types::{podgroup::PodGroupKind, projection, room::PodWithRoom, tensor
 const GOAL: usize = 368;
 
 /// The most bytes of the index for a `PodGroup`, whatever its user writes.
-const GROUP_GOAL: usize = 34 << 10;
+const GROUP_GOAL: usize = 42 << 10;
 
 const LARGE_GROUPS: usize = 10;
 const CONTROL_PODS: usize = 1_000;

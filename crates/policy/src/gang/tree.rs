@@ -41,7 +41,13 @@ pub struct SubgroupNode {
     /// minimums.
     pub minimum: u32,
     /// The number of the parent. For the whole: a number that no node has.
-    parent: usize,
+    parent: u32,
+}
+
+impl SubgroupNode {
+    fn parent(self) -> usize {
+        usize::try_from(self.parent).unwrap_or(usize::MAX)
+    }
 }
 
 impl SubgroupTree {
@@ -76,10 +82,10 @@ impl SubgroupTree {
                 }
                 Some(held) => of.min_sub_group.unwrap_or(*held),
             };
-            nodes.push(SubgroupNode { minimum, parent });
+            nodes.push(SubgroupNode { minimum, parent: u32::try_from(parent).ok()? });
             increase(held.get_mut(parent));
         }
-        nodes.push(SubgroupNode { minimum: top_minimum.unwrap_or(*held.last()?), parent: usize::MAX });
+        nodes.push(SubgroupNode { minimum: top_minimum.unwrap_or(*held.last()?), parent: u32::MAX });
         (!names.is_empty()).then(|| Self { names: names.into(), nodes: nodes.into() })
     }
 
@@ -107,7 +113,7 @@ impl SubgroupTree {
     /// Returns a node and all nodes above it, from the bottom up, with their numbers.
     pub fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
         let first = self.nodes.get(number).map(|node| (number, node));
-        iter::successors(first, |(_, node)| Some((node.parent, self.nodes.get(node.parent)?)))
+        iter::successors(first, |(_, node)| Some((node.parent(), self.nodes.get(node.parent())?)))
     }
 
     /// Counts for each node its pods, or its children that meet their minimums. `of_leaf` returns
@@ -120,7 +126,7 @@ impl SubgroupTree {
                 *count = of_leaf(number);
             }
             if *count >= node.minimum {
-                increase(counts.get_mut(node.parent));
+                increase(counts.get_mut(node.parent()));
             }
         }
         counts.into()
@@ -138,7 +144,7 @@ impl SubgroupTree {
         let mut needed = vec![false; self.nodes.len()];
         let is_tight = |number: usize| counts.get(number) == self.nodes.get(number).map(|node| &node.minimum);
         for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate().rev() {
-            let above = node.parent;
+            let above = node.parent();
             let above = needed.get(above).is_none_or(|needed| *needed && is_tight(above));
             if let Some(needed) = needed.get_mut(number) {
                 *needed = above && *count >= node.minimum;
@@ -162,7 +168,7 @@ impl SubgroupTree {
                 let sum = |taken: &[u32]| taken.iter().fold(0, |sum: u32, of| sum.saturating_add(*of));
                 least = parts.get(..taken).map_or(u32::MAX, sum);
             }
-            if let Some(parts) = held.get_mut(node.parent) {
+            if let Some(parts) = held.get_mut(node.parent()) {
                 parts.push(least);
             }
         }
@@ -180,13 +186,13 @@ impl SubgroupTree {
         for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate() {
             let has = if number < self.leaves() { count } else { present.get(number).unwrap_or(&0) };
             if *has > 0 || *count >= node.minimum {
-                increase(present.get_mut(node.parent));
+                increase(present.get_mut(node.parent()));
             }
         }
         let mut lowered = vec![false; self.nodes.len()];
         let mut nodes = self.nodes.clone();
         for (number, (node, count)) in nodes.iter_mut().zip(counts).enumerate().rev() {
-            let above = lowered.get(node.parent).copied();
+            let above = lowered.get(node.parent()).copied();
             let has = if number < self.leaves() { count } else { present.get(number).unwrap_or(count) };
             let lowers = *count < node.minimum && above.is_none_or(|above| above && *has > 0);
             if lowers {

@@ -61,7 +61,7 @@ impl PodField {
 }
 
 /// The most subgroups that count: more than any workload has. With their counts, the index keeps at
-/// most 32 KiB of them.
+/// most 40 KiB of them.
 const MOST_SUBGROUPS: usize = 1_000;
 
 impl PodGroupKind {
