@@ -166,7 +166,7 @@ mod tests {
             queues: PerFamily::new(|family| (family == Family::Runai).then(|| "q".into())),
             placed: PerFamily::default(),
             by_default: PerFamily::default(),
-            lending: None,
+            lending: Vec::new(),
             allowance: Allowance::default(),
             own: None,
             extension: jiff::SignedDuration::ZERO,

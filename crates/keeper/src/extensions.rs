@@ -156,7 +156,12 @@ impl ExtensionController {
     /// they are known.
     async fn is_up_to_date(&self, run: &RequestedRun) -> Result<bool, ApiError> {
         let RequestedRun::Going(run) = run else { return Ok(true) };
-        Ok(self.handles.gate.is_open() && self.handles.queues.are_as_known(Family::Runai, &run.queue).await?)
+        for queue in [Some(&run.queue), run.limited_by.as_ref()].into_iter().flatten() {
+            if !self.handles.queues.are_as_known(Family::Runai, queue).await? {
+                return Ok(false);
+            }
+        }
+        Ok(self.handles.gate.is_open())
     }
 
     /// Decides about an extension. The returned text is the message for an extension that ends.

@@ -140,8 +140,11 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> ExtensionDecision
         return ExtensionDecision::Deny("No ceiling ends its run".into());
     }
     if allowance.is_none() {
-        let queue = limited_by.as_ref().unwrap_or(queue);
-        return ExtensionDecision::Deny(format!("Queue {queue} allows no extensions (spec.extensions)"));
+        let why = limited_by.as_ref().map_or_else(
+            || format!("Queue {queue} ends its run, and queues of its kind allow no extensions"),
+            |queue| format!("Queue {queue} allows no extensions (spec.extensions)"),
+        );
+        return ExtensionDecision::Deny(why);
     }
     if let Some(most) = max_count.filter(|most| count >= most) {
         return ExtensionDecision::Deny(format!(

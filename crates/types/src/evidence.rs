@@ -1,7 +1,7 @@
 //! The evidence about the run of a bound pod, which the keeper writes to the pod, so that the next
 //! keeper still knows when the run ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,10 +22,10 @@ pub struct Evidence {
     /// The queues that the pod's `PodGroup`s named, by API group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queues: BTreeMap<String, String>,
-    /// The queue of the run.ai family whose extensions count, where another queue that the run has
-    /// had ends it earlier. None: those of the queue that ends the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extensions: Option<String>,
+    /// The queues of the run.ai family that allow least extensions, where another queue that the run
+    /// has had ends it earlier. Empty: the queue that ends the run allows least.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub extensions: BTreeSet<String>,
     /// The least ceiling that the workload has noted itself since the pod was bound, as people
     /// write durations. None: the workload has noted no ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]

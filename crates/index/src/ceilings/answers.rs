@@ -202,7 +202,7 @@ impl CeilingIndex {
         let first_end = root.and_then(|root| self.first_end(namespace, root));
         let of = standing.as_ref();
         let more = of.and_then(|of| {
-            let (workload, since) = (root.or_else(|| Some(seen.as_ref()?.uid))?, of.clocks.started?);
+            let (workload, since) = (root.or_else(|| Some(seen.as_ref()?.uid))?, of.began?);
             going_run(&mut self.objects, namespace, workload, since, of)?.more()
         });
         let rules = self.rules(family, queue);

@@ -2,7 +2,11 @@
 //! decides about a request, and when a notice says how much more time the run may get.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{ceiling::least_extensions, expiry::Family, extension::GoingRun};
+use tenure_policy::{
+    ceiling::least_extensions,
+    expiry::Family,
+    extension::{Allowance, GoingRun},
+};
 
 use super::PodStanding;
 use crate::{Uid, cluster::ClusterObjects};
@@ -18,13 +22,19 @@ pub fn going_run(
 ) -> Option<GoingRun> {
     let (family, queue) = standing.ending_queue()?;
     objects.limits(family, queue)?;
-    let limited_by = least_extensions(objects.queues[family].tree(), queue).map(str::to_owned);
+    let is_runai = family == Family::Runai;
+    // the queues of the least total, of the least without approval, and of the least number
+    let Allowance { max_total, max_count, .. } = standing.allowance;
+    let is_by_number = max_count == Some(0) && !max_total.is_zero();
+    let least = if is_by_number { standing.lending.last() } else { standing.lending.first() };
+    let lender = least.filter(|_| is_runai).unwrap_or(queue);
+    let limited_by = least_extensions(objects.queues[family].tree(), lender).map(str::to_owned);
     let times: Vec<SignedDuration> = objects.grants.of(workload, namespace, since).collect();
     Some(GoingRun {
         queue: queue.to_string(),
-        limited_by: limited_by.filter(|_| family == Family::Runai),
+        limited_by: limited_by.filter(|_| is_runai),
         has_ceiling: standing.expires.is_some(),
-        allowance: standing.allowance,
+        allowance: if is_runai { standing.allowance } else { Allowance::default() },
         count: times.len().try_into().unwrap_or(u32::MAX),
         total: times.into_iter().fold(SignedDuration::ZERO, SignedDuration::saturating_add),
     })

@@ -55,7 +55,7 @@ pub fn deadlines(
     for family in Family::ALL {
         queues[family].take_if(|queue| objects.limits(family, queue).is_none());
     }
-    let lending = lending.filter(|queue| queues[Family::Runai].as_ref() != Some(queue));
+    let lending = lending.into_iter().filter(|queue| queues[Family::Runai].as_ref() != Some(queue)).collect();
     let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
     let own_is_noted = own.is_some_and(|own| {
         objects.owners.own_ceiling(pod.controller) == Some(own)
@@ -174,9 +174,9 @@ struct CountingQueues {
     /// The queue that ends the run: the one that the pod names. A queue that was fixed when the pod was bound, or
     /// that evidence names, counts instead if its ceiling is shorter, or if nothing else names one.
     ending: Option<ArcStr>,
-    /// The queue that allows the least time beyond the ceiling, of all that the run has had. A queue
-    /// with a short ceiling may allow much more time than others.
-    lending: Option<ArcStr>,
+    /// The queues that allow least beyond the ceiling, of all that the run has had. A queue with a
+    /// short ceiling may allow much more time than others.
+    lending: Vec<ArcStr>,
     /// The least that these queues allow.
     allowance: Allowance,
 }
@@ -188,8 +188,6 @@ fn counting_queues(
     pod: &ManagedPod,
     of_group: Option<&GroupQueue<ArcStr>>,
 ) -> CountingQueues {
-    let given = pod.queues[family].clone().into_iter().chain(of_group.map(|(name, _)| name.clone()));
-    let given: Vec<ArcStr> = given.map(|name| objects.bound(family, name)).collect();
     let placed = named_queue(family, pod, of_group, |_, _| false);
     let placed = placed.map(|name| objects.bound(family, name));
     let name = named_queue(family, pod, of_group, |of_group, own| {
@@ -205,17 +203,22 @@ fn counting_queues(
     // the queue that was fixed is forgotten once it is gone
     let known = known.filter(|queue| objects.limits(family, queue).is_some());
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
-    let ending = known.into_iter().chain(noted).fold(named, |queue, fixed| match queue {
+    let ending = known.into_iter().chain(noted).fold(named.clone(), |queue, fixed| match queue {
         Some(queue) if !is_shorter(ceiling(fixed), ceiling(&queue)) => Some(queue),
         _ => Some(fixed.clone()),
     });
-    let all = given.iter().chain(known).chain(noted).chain(pod.lending_queues());
+    let all =
+        ending.iter().chain(&placed).chain(&named).chain(known).chain(noted).chain(pod.lending_queues());
     let allowed = all.filter_map(|queue| Some((objects.limits(family, queue)?.extensions, queue)));
     let allowed: Vec<(Allowance, &ArcStr)> = allowed.collect();
     let allowance = allowed.iter().map(|(allowance, _)| *allowance).reduce(Allowance::least);
-    let key = |of: &Allowance| (of.max_total, of.auto_approve, of.max_count.unwrap_or(u32::MAX));
-    let least = allowed.iter().min_by_key(|(of, _)| key(of));
-    let lending = least.map(|(_, queue)| (*queue).clone());
+    // one for each value: the first of those that allow as little
+    let least = [
+        allowed.iter().min_by_key(|(of, _)| of.max_total),
+        allowed.iter().min_by_key(|(of, _)| of.auto_approve),
+        allowed.iter().min_by_key(|(of, _)| of.max_count.unwrap_or(u32::MAX)),
+    ];
+    let lending = least.into_iter().flatten().map(|(_, queue)| (*queue).clone()).collect();
     CountingQueues { placed, by_default, ending, lending, allowance: allowance.unwrap_or_default() }
 }
 

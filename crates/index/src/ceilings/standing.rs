@@ -50,9 +50,9 @@ pub struct PodStanding {
     /// The name of a queue that the workload gives, where no queue has that name and the default
     /// queue counts.
     pub by_default: PerFamily<Option<ArcStr>>,
-    /// The queue of the run.ai family that allows the least time beyond the ceiling, of all that the
-    /// run has had. None: none of them exists.
-    pub lending: Option<ArcStr>,
+    /// The queues of the run.ai family that allow the least total of extensions, the least without
+    /// approval, and the least number, of all that the run has had. Empty: none of them exists.
+    pub lending: Vec<ArcStr>,
     /// The extensions that the run may get: the least of what all its queues allow.
     pub allowance: Allowance,
     /// The least of the ceilings that people have noted on the pod, its root owner and its

@@ -5,6 +5,8 @@
 //! and the start that were known while it was bound are fixed in its record. They are also written
 //! on the pod as evidence, for the next keeper.
 
+use std::collections::BTreeSet;
+
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
@@ -84,8 +86,8 @@ struct RunLimits {
     /// The queues that the pod's labels don't name. They count unless another queue ends the run
     /// earlier.
     queues: PerFamily<Option<ArcStr>>,
-    /// The queue of the run.ai family whose extensions count, where another queue ends the run.
-    lending: Option<ArcStr>,
+    /// The queues of the run.ai family whose extensions count, where another queue ends the run.
+    lending: BTreeSet<ArcStr>,
     /// The least ceiling that the workload has noted itself, as a duration in milliseconds.
     own: Option<Milliseconds>,
     /// The start of the pod that controls this one, or did, if that start is earlier.
@@ -97,9 +99,9 @@ struct RunLimits {
 pub struct BoundRun {
     /// The queues of the pod that exist.
     pub queues: PerFamily<Option<ArcStr>>,
-    /// The queue of the run.ai family that allows the least extensions. None: it is the one that ends
-    /// the run.
-    pub lending: Option<ArcStr>,
+    /// The queues of the run.ai family that allow the least extensions, but for the one that ends the
+    /// run.
+    pub lending: BTreeSet<ArcStr>,
     /// The least ceiling that the workload notes. None: the workload notes none that ends the run.
     pub own: Option<SignedDuration>,
     /// True if another object notes that ceiling.
@@ -155,7 +157,8 @@ impl ManagedPod {
         self.own = in_milliseconds(own.read(AnnotatedKind::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
-            lending: shared(extensions.as_deref()),
+            // each names the least of one value
+            lending: extensions.iter().take(3).filter_map(|name| shared(Some(name))).collect(),
             own: in_milliseconds(
                 max_duration.and_then(|text| own_ceiling(&text).counts).map(ExtendedDuration::to_signed),
             ),
@@ -185,9 +188,10 @@ impl ManagedPod {
             let is_known = known.queues[family].is_some();
             now[family].take().filter(|of| Some(of) != self.queues[family].as_ref() || is_known)
         });
-        let lending = lending.filter(|of| Some(of) != self.queues[Family::Runai].as_ref());
+        let label = self.queues[Family::Runai].as_ref();
+        let lending: BTreeSet<ArcStr> = lending.into_iter().filter(|of| Some(of) != label).collect();
         let own = in_milliseconds(own);
-        let lacks_lending = lending.is_some() && lending != noted.lending;
+        let lacks_lending = !lending.is_empty() && lending != noted.lending;
         let lacks = |family: Family| queues[family].is_some() && queues[family] != noted.queues[family];
         let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
         let lacks_ready = must_be_ready && self.ready_note == ReadyNote::Lacking;
@@ -210,7 +214,18 @@ impl ManagedPod {
     /// the pod names or that were fixed: the one that is known, and the one that it has evidence of.
     pub fn lending_queues(&self) -> impl Iterator<Item = &ArcStr> {
         let fixed = self.fixed.as_deref();
-        fixed.into_iter().flat_map(|FixedRun { known, noted }| [&known.lending, &noted.lending]).flatten()
+        fixed.into_iter().flat_map(|FixedRun { known, noted }| known.lending.iter().chain(&noted.lending))
+    }
+
+    /// Returns the queues whose extensions count, as evidence has them: as they were computed, else as
+    /// the pod shows them.
+    fn lending(&self) -> impl Iterator<Item = &ArcStr> {
+        let fixed = self.fixed.as_deref();
+        fixed.into_iter().flat_map(
+            |FixedRun { known, noted }| {
+                if known.lending.is_empty() { &noted.lending } else { &known.lending }
+            },
+        )
     }
 
     fn fixed(&self, family: Family) -> Option<&ArcStr> {
@@ -222,7 +237,7 @@ impl ManagedPod {
         let queue = |family: Family| Some((family.row().group.to_owned(), self.fixed(family)?.to_string()));
         Evidence {
             queues: Family::ALL.into_iter().filter_map(queue).collect(),
-            extensions: self.lending_queues().next().map(ToString::to_string),
+            extensions: self.lending().map(ToString::to_string).collect(),
             max_duration: self.fixed_own().map(in_time_span).map(for_people),
             since: in_time(self.since()),
             was_ready: self.ready_note != ReadyNote::None,

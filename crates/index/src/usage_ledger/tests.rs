@@ -137,11 +137,13 @@ fn the_queue_that_a_group_said_stays_when_that_group_is_gone() {
 fn a_group_that_is_made_again_moves_no_run_to_another_queue() {
     let grouped = |queue| place(queue, None).map(|place| RunPlace { is_grouped: true, ..place });
     let mut ledger = begun(&[]);
-    ledger.apply(seen("a", 11, running(0)), SeenAt::live(at(1)), || grouped(""));
-    ledger.apply(seen("a", 12, running(0)), SeenAt::live(at(2)), || grouped("team"));
-    ledger.apply(seen("a", 13, running(0)), SeenAt::live(at(3)), || grouped("other"));
-    ledger.delete(seen("a", 14, deleted(0, 9)), SeenAt::live(at(9)), || grouped("other"));
-    assert_eq!(seconds(&ledger, "team"), [(UsageEnd::Deleted, 9)]);
+    for (version, (before, after)) in [("team", "other"), ("", "team")].into_iter().enumerate() {
+        let name = version.to_string();
+        let pod = |version, run| seen(&name, version, run);
+        ledger.apply(pod(11, running(0)), SeenAt::live(at(1)), || grouped(before));
+        ledger.delete(pod(12, deleted(0, 9)), SeenAt::live(at(9)), || grouped(after));
+    }
+    assert_eq!(seconds(&ledger, "team"), [(UsageEnd::Deleted, 18)], "a queue that didn't exist is none");
 }
 
 #[test]

@@ -82,6 +82,11 @@ fn texts<const N: usize>(pairs: [(&str, Option<String>); N]) -> Option<BTreeMap<
     (!given.is_empty()).then_some(given)
 }
 
+/// The numbers of the bits that are set.
+pub fn names_of(bits: u16) -> impl Iterator<Item = u8> {
+    (0..16).filter(move |number| bits >> number & 1 == 1)
+}
+
 fn evidence(of: EvidenceObj) -> Option<String> {
     (of != EvidenceObj::default()).then(|| serde_json::to_string(&written(of)).unwrap())
 }
@@ -93,7 +98,13 @@ pub fn written(EvidenceObj { runai, tensorstack, lending, own, since, was_ready 
     let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
     let own = own.map(|own| for_people(SignedDuration::from_micros(own)));
     let (max_duration, since) = (own, since.map(timestamp));
-    Evidence { queues: queues.collect(), extensions: lending.map(runai_name), max_duration, since, was_ready }
+    Evidence {
+        queues: queues.collect(),
+        extensions: names_of(lending).map(runai_name).collect(),
+        max_duration,
+        since,
+        was_ready,
+    }
 }
 
 /// When the grace period of a pod ends that is deleted as soon as it is created. The API server's sum overflows.

@@ -63,7 +63,8 @@ pub type Controller = Option<(OwnerKind, u32)>;
 pub struct EvidenceObj {
     pub runai: Option<u8>,
     pub tensorstack: Option<u8>,
-    pub lending: Option<u8>,
+    /// A bit for each queue.
+    pub lending: u16,
     pub own: Option<i64>,
     pub since: Option<Nanos>,
     pub was_ready: bool,

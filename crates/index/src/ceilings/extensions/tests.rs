@@ -1,6 +1,9 @@
 use serde_json::{Value, json};
 use tenure_policy::{extension::RequestedRun, judge::RunState};
-use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
+use tenure_types::{
+    extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec,
+    tensorstack::v1beta1,
+};
 
 use super::*;
 use crate::{CeilingIndex, CeilingOptions};
@@ -170,7 +173,41 @@ fn a_queue_that_ends_a_run_earlier_gives_it_no_more_time_than_its_others() {
     assert_eq!(end(&mut index, &pod), at("2026-01-01T00:30:00Z"));
     let run = going(index.requested_run("ns", Uid::of("job"), at(ASKED)));
     assert!((run.queue.as_str(), run.allowance.is_none()) == ("generous", true), "{run:?}");
+    assert_eq!(run.limited_by.as_deref(), Some("q"));
     assert!(!state(&mut index, &pod, &[]).may_be_extended);
+}
+
+#[test]
+fn a_run_that_a_ceiling_of_t9k_ends_gets_no_time() {
+    let mut index = index(&json!({"autoApprove": "2h", "maxTotal": "2h"}));
+    let short = json!({"maxDuration": "30m"});
+    index.apply_queue("t9k", &serde_json::from_value::<v1beta1::QueueSpec>(short).unwrap());
+    let mut pod = pod("a", Some("job"), "2026-01-01T00:00:00Z");
+    let labels = pod.metadata.labels.as_mut().unwrap();
+    labels.insert("scheduler.tensorstack.dev/queue".into(), "t9k".into());
+    index.apply_pod(&pod);
+    assert_eq!(end(&mut index, &pod), at("2026-01-01T00:30:00Z"));
+    assert!(going(index.requested_run("ns", Uid::of("job"), at(ASKED))).allowance.is_none());
+}
+
+#[test]
+fn each_value_of_an_allowance_is_remembered_by_a_queue_that_has_the_least() {
+    let spec = |spec: Value| serde_json::from_value::<QueueSpec>(spec).unwrap();
+    let mut index = index(&json!({"maxTotal": "2h", "maxCount": 9}));
+    let short = json!({"maxDuration": "30m", "extensions": {"autoApprove": "1h", "maxTotal": "1h"}});
+    index.apply_queue("short", &spec(short));
+    index.apply_queue(
+        "once",
+        &spec(json!({"extensions": {"autoApprove": "3h", "maxTotal": "3h", "maxCount": 1}})),
+    );
+    let evidence = json!({"queues": {"scheduling.run.ai": "short"}, "extensions": ["once", "q"]});
+    let mut pod = forged("2026-01-01T00:00:00Z", &evidence);
+    pod.metadata.labels = None;
+    index.apply_pod(&pod);
+    assert!(index.missing_evidence().is_empty(), "it is all there");
+    let run = going(index.requested_run("ns", Uid::of("job"), at(ASKED)));
+    let expected = Allowance { max_total: "1h".parse().unwrap(), max_count: Some(1), ..Allowance::default() };
+    assert_eq!(run.allowance, expected);
 }
 
 /// The next keeper doesn't know the group that was there before.
@@ -197,6 +234,6 @@ fn a_group_that_is_made_again_with_another_queue_gives_its_pods_no_more_time() {
             evidence = serde_json::to_value(missing.evidence).unwrap();
         }
     }
-    let expected = json!({"queues": {"scheduling.run.ai": "generous"}, "extensions": "q"});
+    let expected = json!({"queues": {"scheduling.run.ai": "generous"}, "extensions": ["q"]});
     assert_eq!(evidence, expected);
 }

@@ -69,7 +69,7 @@ impl History {
         EvidenceObj {
             runai: random.maybe(50, |random| random.of(&[0, 1, 2, 3, 9])),
             tensorstack: random.maybe(30, |random| random.of(&[0, 1, 2])),
-            lending: random.maybe(20, |random| random.of(&[0, 1, 2, 3, 9])),
+            lending: random.maybe(20, |random| 1 << random.of(&[0_u8, 1, 2, 3, 9])).unwrap_or(0),
             own: random.maybe(30, |random| random.of(&SPANS)),
             since,
             was_ready: random.percent(30),

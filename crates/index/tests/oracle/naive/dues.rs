@@ -17,7 +17,10 @@ use super::{
     queues::Limits,
     readiness,
 };
-use crate::world::{Controller, EvidenceObj, MILLI, Nanos, PodObj, SECOND, Wait};
+use crate::{
+    wire,
+    world::{Controller, EvidenceObj, MILLI, Nanos, PodObj, SECOND, Wait},
+};
 
 /// Milliseconds, rounded up from nanoseconds: nothing is ever early.
 pub type Millis = i64;
@@ -65,8 +68,8 @@ pub struct Bound {
     /// Queues that its labels don't name.
     runai: Option<u8>,
     tensorstack: Option<u8>,
-    /// The queue whose extensions count, where another ends its run.
-    lending: Option<u8>,
+    /// The queues whose extensions count, where another ends its run: a bit each.
+    lending: u16,
     own: Option<Nanos>,
     /// The scheduling of the pod that controls it, or did.
     since: Option<Nanos>,
@@ -387,12 +390,13 @@ impl Naive {
 
     /// The longest total of extensions and the greatest number that each queue allows that the run has had.
     fn lenders(&self, pod: &PodObj) -> Vec<(u8, Nanos, Option<u32>)> {
-        let group = pod.keys().find(|key| key.0 == PodGroupKind::Runai);
-        let of_group = group.and_then(|key| self.named_by(key)).and_then(|of| of.queue);
-        let given = [pod.runai, of_group].map(|queue| Some(self.bind(Family::Runai, queue?)));
+        let bind = |queue: Option<u8>| Some(self.bind(Family::Runai, queue?));
+        let (placed, named) = (bind(self.queue(pod)), bind(self.named_queue(pod, Family::Runai)));
         let bound = self.bound(pod);
-        let fixed = [bound.runai, pod.evidence.runai, bound.lending, pod.evidence.lending];
-        let all = given.into_iter().chain(fixed).flatten();
+        let lending = [bound.lending, pod.evidence.lending].into_iter().flat_map(wire::names_of);
+        let ending = self.queue_of(pod, Family::Runai);
+        let queues = [ending, placed, named, bound.runai, pod.evidence.runai];
+        let all = queues.into_iter().flatten().chain(lending);
         let allows = |queue| {
             let (total, count) = self.runai_limits(queue)?.extensions;
             Some((queue, total, count))
@@ -428,13 +432,13 @@ impl Naive {
             let is_missing = (since.is_some() && !is_controlled && !is_shown)
                 || lacks(runai, pod.evidence.runai)
                 || lacks(tensorstack, pod.evidence.tensorstack)
-                || lacks(lending, pod.evidence.lending)
+                || (lending != 0 && lending != pod.evidence.lending)
                 || (lacks_own && !self.group_notes(pod, own))
                 || (lacks_ready && self.must_be_ready(pod));
             let evidence = EvidenceObj {
                 runai: runai.or(pod.evidence.runai),
                 tensorstack: tensorstack.or(pod.evidence.tensorstack),
-                lending: lending.or(pod.evidence.lending),
+                lending: if lending == 0 { pod.evidence.lending } else { lending },
                 own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
                 since: since.into_iter().chain(pod.evidence.since).min(),
                 was_ready: lacks_ready || pod.evidence.was_ready,
@@ -535,10 +539,18 @@ impl Naive {
             };
             let ending = self.queue_of(pod, Family::Runai).filter(|queue| self.knows(Family::Runai, *queue));
             // the first of several that allow as little
-            let least = |(_, total, count): &(u8, Nanos, Option<u32>)| (*total, count.unwrap_or(u32::MAX));
-            let lending = self.lenders(pod).into_iter().min_by_key(least).map(|(queue, ..)| queue);
+            let lenders = self.lenders(pod);
+            let least = [
+                lenders.iter().min_by_key(|(_, total, _)| *total),
+                // no queue has an autoApprove: all allow as little
+                lenders.first(),
+                lenders.iter().min_by_key(|(.., count)| count.unwrap_or(u32::MAX)),
+            ];
+            let lending = least.into_iter().flatten().map(|(queue, ..)| *queue);
             let bound = Bound {
-                lending: lending.filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai),
+                lending: lending
+                    .filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai)
+                    .fold(0, |bits, queue| bits | 1 << queue),
                 runai: fixed(Family::Runai, pod.runai),
                 tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
                 own: self.own_that_counts(pod).or(known.own),
