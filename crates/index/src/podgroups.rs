@@ -79,7 +79,7 @@ impl Gangs {
         if known == member.as_ref() {
             for of in known.filter(|known| known.is_active()).iter().flat_map(|known| &*known.of) {
                 if let Some(gang) = self.by_key.get_mut(&of.group) {
-                    gang.go_on();
+                    gang.go_on(uid);
                 }
             }
             return;
@@ -112,9 +112,9 @@ impl Gangs {
 
     /// Ends a list of all pods: pods that it didn't show are deleted.
     pub fn end_list(&mut self) {
-        let in_doubt =
-            self.by_key.iter_mut().filter_map(|(key, gang)| gang.doubt(&self.members).then_some(key));
-        self.changed.extend(in_doubt.cloned());
+        let changed =
+            self.by_key.iter_mut().filter_map(|(key, gang)| gang.end_list(&self.members).then_some(key));
+        self.changed.extend(changed.cloned());
     }
 
     /// Begins a list of all pods: changes may have been missed before it.

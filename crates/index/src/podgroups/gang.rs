@@ -4,7 +4,7 @@
 //! when no member is active any more. Facts of a run are remembered until then, since replaced pods
 //! take their evidence with them.
 
-use std::iter;
+use std::{collections::BTreeSet, iter};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -29,9 +29,8 @@ pub struct Gang {
     members: Vec<Uid>,
     /// The number of active members: pods that are scheduled, and neither finished nor terminating.
     pub active: u32,
-    /// True if the group was active when the last list of pods began, and none of the members that
-    /// were active then has been seen since: the run may have ended.
-    in_doubt: bool,
+    /// The doubt about the run. None: the run goes on, or there is none.
+    doubt: Option<Box<RunDoubt>>,
     /// The number of runs that have ended, by which runs are told apart.
     pub ended: u32,
     shown: ObservedRun,
@@ -62,6 +61,15 @@ struct ObservedRun {
     start: Option<Timestamp>,
     /// True if the present pods may show an earlier start.
     grown: bool,
+}
+
+/// A list of pods has begun, and none of the members that were active before it has been seen since:
+/// the run may have ended.
+#[derive(Debug, Default)]
+struct RunDoubt {
+    /// The members that became active since the list began. They may belong to another run, however
+    /// often they are seen.
+    joined: BTreeSet<Uid>,
 }
 
 /// The state of a group that only the keeper needs.
@@ -112,7 +120,12 @@ impl Gang {
         let was_active = self.active > 0;
         let number = |member: Option<&GroupMember>| u32::from(member.is_some_and(GroupMember::is_active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
-        self.in_doubt &= number(old) == 0 || number(new) == 0;
+        match (number(old), number(new)) {
+            (1.., 1..) => self.go_on(uid),
+            (0, 1..) => self.doubt.iter_mut().for_each(|doubt| _ = doubt.joined.insert(uid)),
+            (1.., 0) => self.doubt.iter_mut().for_each(|doubt| _ = doubt.joined.remove(&uid)),
+            (0, 0) => {}
+        }
         // a pod that has only got ready, or has lost that, shows no other start
         let is_noted = |new: &GroupMember| {
             old.is_some_and(|old| old.is_active() && old.created == new.created && old.shows_as(Some(new)))
@@ -174,7 +187,7 @@ impl Gang {
 
     /// Ends the run: forgets the facts about it, and remembers the stamp that it leaves behind.
     fn end(&mut self) {
-        self.in_doubt = false;
+        self.doubt = None;
         self.fixed = None;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
@@ -199,22 +212,29 @@ impl Gang {
         }
     }
 
-    /// Begins a list of pods: an active run is in doubt until an active member is seen again.
-    pub const fn begin_list(&mut self) {
-        self.in_doubt = self.active > 0;
+    /// Begins a list of pods: an active run is in doubt until an active member is seen again. A
+    /// doubt from a list that broke off stays as it is.
+    pub fn begin_list(&mut self) {
+        if self.active > 0 {
+            self.doubt.get_or_insert_with(Box::default);
+        }
     }
 
-    /// Notes that the run goes on: a member that was active is still active in the list.
-    pub const fn go_on(&mut self) {
-        self.in_doubt = false;
+    /// Notes that a member that was active still is. So the run goes on, unless the member joined
+    /// while the run was in doubt.
+    pub fn go_on(&mut self, uid: Uid) {
+        if self.doubt.as_ref().is_some_and(|doubt| !doubt.joined.contains(&uid)) {
+            self.doubt = None;
+        }
     }
 
     /// Ends a list of pods. For a run in doubt, only the facts that present pods show count.
     /// Returns true if the facts may have changed.
-    pub fn doubt(&mut self, members: &UidMap<Box<GroupMember>>) -> bool {
+    pub fn end_list(&mut self, members: &UidMap<Box<GroupMember>>) -> bool {
         // the waiting pods may all have been replaced by now
-        let counts_otherwise = (self.in_doubt || self.active == 0) && self.count_from_creation(members);
-        if !std::mem::take(&mut self.in_doubt) {
+        let counts_otherwise =
+            (self.doubt.is_some() || self.active == 0) && self.count_from_creation(members);
+        if self.doubt.take().is_none() {
             return counts_otherwise;
         }
         self.shown = ObservedRun::default();

@@ -177,6 +177,27 @@ fn a_run_goes_on_over_a_list_that_shows_a_member_that_was_active_before() {
 }
 
 #[test]
+fn a_pod_that_came_in_a_list_that_broke_off_proves_no_run_before_it() {
+    let [b, c] = [pod("b", 500, Some(501)), pod("c", 800, Some(900))];
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    for _ in 0..2 {
+        index.begin_pods();
+        index.apply_pod(&b);
+    }
+    index.retain_pods(&HashSet::from([Uid::of("b")]));
+    assert_eq!(stamp(&mut index, 3), Some(501));
+    // the first of these lists breaks off, and has shown that the run goes on with another member
+    index.begin_pods();
+    index.apply_pod(&b);
+    index.apply_pod(&c);
+    index.begin_pods();
+    index.apply_pod(&c);
+    index.retain_pods(&HashSet::from([Uid::of("c")]));
+    assert_eq!(start(&mut index), Some(501));
+}
+
+#[test]
 fn a_pod_that_ends_or_leaves_is_no_member_any_more() {
     for change in [
         json!({"status": {"phase": "Succeeded"}}),

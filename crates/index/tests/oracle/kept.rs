@@ -772,6 +772,20 @@ fn a_default_queue_that_is_set_grants_time_to_runs_that_it_makes_overdue() {
     ]);
 }
 
+/// All pods of a gang were replaced while the watch had a gap, and the list breaks off once, after it has shown the new one.
+#[test]
+fn a_pod_that_a_list_shows_twice_since_it_broke_off_proves_no_run_before_it() {
+    let member = |uid, scheduled| {
+        let groups = [Some(0), None, None, None, None];
+        Event::Pod(PodObj { uid, scheduled: Some(scheduled), runai: Some(1), groups, ..PodObj::default() })
+    };
+    let ceiling = RunaiObj { ceiling: Some(10_000_000), ..RunaiObj::default() };
+    let begin = [Event::RunaiQueue(1, ceiling), Event::Group(GroupObj::default()), member(1, 1_000)];
+    let list = [Event::ListPods, member(2, 9_000)];
+    let end = [Event::RetainPods(List(vec![2])), Event::Pass(12_000), Event::Take(0)];
+    agrees(&[&begin[..], &list, &list, &end].concat());
+}
+
 /// The default queue was fixed for a pod that names none any more, and is gone.
 #[test]
 fn a_queue_that_was_fixed_and_is_gone_has_no_rules_for_the_pod() {

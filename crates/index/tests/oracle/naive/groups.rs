@@ -1,6 +1,6 @@
 //! `PodGroup`s: their members, what it takes to run, and what a run has shown.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use tenure_policy::{ready::Readiness, start};
 use tenure_types::podgroup::PodGroupKind;
@@ -208,9 +208,23 @@ impl Naive {
         active.map(|pod| pod.uid).collect()
     }
 
-    /// The active members of each group.
-    pub(super) fn active(&self) -> BTreeMap<GroupKey, (BTreeSet<u32>, u64)> {
-        self.runs.iter().map(|(key, run)| (*key, (self.active_of(*key), run.ended))).collect()
+    /// A list of pods begins: a run goes on once a member is seen that was active before. It is as open as it was if
+    /// the last list broke off before it showed one.
+    pub(super) fn doubt_runs(&mut self) {
+        let active = self.runs.keys().map(|key| (*key, self.active_of(*key)));
+        for (key, active) in active.filter(|(_, active)| !active.is_empty()).collect::<Vec<_>>() {
+            self.doubts.entry(key).or_insert(active);
+        }
+    }
+
+    /// Takes a pod as it is now for what it proves about a run in doubt.
+    fn prove(&mut self, key: GroupKey, uid: u32) {
+        let Some(mut proofs) = self.doubts.remove(&key) else { return };
+        let is_active = self.pods.get(&uid).is_some_and(|pod| pod.is_active() && pod.is_member(key));
+        let is_proven = proofs.remove(&uid) && is_active;
+        if !is_proven && !self.active_of(key).is_empty() {
+            self.doubts.insert(key, proofs);
+        }
     }
 
     /// A pod is another than `before`: runs begin, go on and end.
@@ -227,6 +241,9 @@ impl Naive {
             }
         }
         let (were, are) = (live(before), live(now.as_ref()));
+        for key in were.iter().chain(&are) {
+            self.prove(*key, uid);
+        }
         for key in are.iter().filter(|key| !were.contains(key)) {
             let readiness = &mut self.run_mut(*key).readiness;
             readiness.missed = readiness.missed.saturating_sub(1);
@@ -254,16 +271,13 @@ impl Naive {
         self.runs.insert(key, run);
     }
 
-    /// After a relist, a run goes on if a pod shows it that was active before.
-    pub(super) fn doubt_runs(&mut self) {
-        let before = self.listed.take();
+    /// After a list of all pods, of a run that no pod has proven to go on only what the present pods show counts.
+    pub(super) fn resolve_doubts(&mut self) {
+        let doubts = std::mem::take(&mut self.doubts);
         let keys: Vec<GroupKey> = self.runs.keys().copied().collect();
         for key in keys {
             let active = self.active_of(key);
-            let ended = self.runs.get(&key).map(|run| run.ended);
-            let is_open = before.as_ref().and_then(|before| before.get(&key)).is_some_and(|(were, run)| {
-                Some(*run) == ended && !were.is_empty() && were.is_disjoint(&active)
-            });
+            let is_open = doubts.contains_key(&key);
             if active.is_empty() {
                 self.run_mut(key).readiness.created = None;
                 self.note_created(key);

@@ -52,8 +52,9 @@ pub struct Naive {
     drivers: BTreeMap<u32, (OwnerKind, u32)>,
     /// The time of the last question who comes back.
     asked: Option<Nanos>,
-    /// The active members of each group when a relist began, and which run that was.
-    listed: Option<BTreeMap<GroupKey, (BTreeSet<u32>, u64)>>,
+    /// The groups whose run may have ended while a list of pods was awaited, each with the members that would prove
+    /// that it goes on: those that were active when it was last known to, and that weren't seen to cease.
+    doubts: BTreeMap<GroupKey, BTreeSet<u32>>,
     /// As of the last event.
     pub gangs: BTreeMap<GroupKey, GangNow>,
     pub dues: BTreeMap<u32, Due>,
@@ -75,7 +76,7 @@ impl Naive {
             Event::Pass(millis) => self.now += millis * MILLI,
             Event::Pod(pod) => became_ready = self.apply_pod(pod),
             Event::DeletePod(uid) => self.replace_pod(*uid, None),
-            Event::ListPods => self.listed = Some(self.active()),
+            Event::ListPods => self.doubt_runs(),
             Event::RetainPods(uids) => self.retain_pods(&uids.0),
             Event::Group(group) => self.put_group(group.key(), Some(self.echoed(group))),
             Event::DeleteGroup(kind, namespace, name) => self.put_group((*kind, *namespace, *name), None),
@@ -170,7 +171,7 @@ impl Naive {
         for uid in gone {
             self.replace_pod(uid, None);
         }
-        self.doubt_runs();
+        self.resolve_doubts();
     }
 }
 
