@@ -104,6 +104,12 @@ impl Pair {
 
     /// Lets something happen, and compares every answer.
     pub fn step(&mut self, event: &Event) -> Result {
+        let what = match event {
+            Event::ListPods => "listed again",
+            Event::Pod(_) | Event::DeletePod(_) | Event::RetainPods(_) => "listed",
+            _ => "amid a list",
+        };
+        self.seen.note(what, self.model.in_doubt());
         self.apply(event)?;
         self.model.observe();
         self.seen.note("graced", self.model.graced());

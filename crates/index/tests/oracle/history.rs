@@ -57,11 +57,27 @@ struct Habits {
     floors: bool,
     /// The percentage of watch events that are lost.
     losses: u64,
+    /// Lists of pods take a while in which other things happen, and may break off.
+    slow_lists: bool,
+}
+
+/// A list of pods under way.
+struct Listing {
+    /// The pods that it is still to show.
+    left: Vec<PodObj>,
+    /// Those that it has shown.
+    shown: Vec<u32>,
+    /// The changes since it began.
+    later: Vec<Event>,
+    /// It shows the changes, too, before it ends.
+    is_streamed: bool,
 }
 
 /// The true state of the cluster, which the watches may not have shown.
 struct History {
     random: Random,
+    /// Decides what only some histories have. Apart, so that all others stay as they are.
+    apart: Random,
     habits: Habits,
     uids: HashSet<u32>,
     now: i64,
@@ -73,16 +89,19 @@ struct History {
     tensorstack: Vec<u8>,
     /// The watch of pods is broken off.
     is_deaf: bool,
+    /// The list of pods under way, while the watch is broken off.
+    listing: Option<Listing>,
     events: Vec<Event>,
     version: u32,
 }
 
 /// A history of `length` events.
 pub fn history(seed: u64, length: usize) -> Vec<Event> {
-    let mut random = Random(seed);
-    let habits = Habits::of(&mut random);
+    let (mut random, mut apart) = (Random(seed), Random(!seed));
+    let habits = Habits::of(&mut random, &mut apart);
     let mut history = History {
         random,
+        apart,
         habits,
         uids: HashSet::new(),
         now: 0,
@@ -93,6 +112,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
         runai: Vec::new(),
         tensorstack: Vec::new(),
         is_deaf: false,
+        listing: None,
         events: Vec::new(),
         version: 1,
     };
@@ -108,7 +128,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
 }
 
 impl Habits {
-    fn of(random: &mut Random) -> Self {
+    fn of(random: &mut Random, apart: &mut Random) -> Self {
         let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8, 8, 10];
         for weight in &mut weights[3..] {
             *weight = if random.percent(25) { 0 } else { *weight };
@@ -133,6 +153,7 @@ impl Habits {
             joiners: random.of(&[0, 0, 40]),
             floors: random.percent(50),
             losses: random.of(&[0, 0, 10, 40]),
+            slow_lists: apart.percent(60),
         }
     }
 }
@@ -167,7 +188,9 @@ impl History {
             13 => self.extension(),
             _ => self.ends(),
         }
-        if self.is_deaf && self.random.percent(15) {
+        if self.listing.is_some() {
+            self.go_on_listing();
+        } else if self.is_deaf && self.random.percent(15) {
             self.list_pods();
         }
         if !self.is_deaf && self.random.percent(self.habits.losses / 8) {

@@ -36,12 +36,14 @@ const STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 25] = [
+const MUST_BE_SEEN: [&str; 27] = [
     "driven",
     "extended",
     "graced",
     "lost",
     "lacked evidence",
+    "listed again",
+    "amid a list",
     "terminated for too long",
     "expired",
     "expired again",

@@ -217,6 +217,11 @@ impl Naive {
         }
     }
 
+    /// The number of groups whose run may have ended.
+    pub fn in_doubt(&self) -> usize {
+        self.doubts.len()
+    }
+
     /// Takes a pod as it is now for what it proves about a run in doubt.
     fn prove(&mut self, key: GroupKey, uid: u32) {
         let Some(mut proofs) = self.doubts.remove(&key) else { return };
