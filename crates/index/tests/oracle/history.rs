@@ -1,5 +1,6 @@
 //! Random histories of a small cluster.
 
+mod lists;
 mod pods;
 mod queues;
 mod workloads;
@@ -10,7 +11,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
     event::{Ask, End, EndShown, Event, Scope, StampEnd},
-    world::{ExtensionObj, GroupObj, OwnerObj, PodObj},
+    world::{ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
 /// Numbers that follow from a seed (`SplitMix64`).
@@ -59,6 +60,18 @@ struct Habits {
     losses: u64,
     /// Lists of pods take a while in which other things happen, and may break off.
     slow_lists: bool,
+    /// How often the watch of a kind besides pods is broken off, in percent.
+    gaps: u64,
+}
+
+/// A kind of objects besides pods. Each has a watch of its own.
+#[derive(Clone, Copy, PartialEq)]
+enum Watched {
+    Groups(PodGroupKind),
+    Owners(OwnerKind),
+    Extensions,
+    Runai,
+    Tensorstack,
 }
 
 /// A list of pods under way.
@@ -85,8 +98,10 @@ struct History {
     groups: Vec<GroupObj>,
     owners: Vec<OwnerObj>,
     extensions: Vec<ExtensionObj>,
-    runai: Vec<u8>,
-    tensorstack: Vec<u8>,
+    runai: Vec<(u8, RunaiObj)>,
+    tensorstack: Vec<(u8, TensorstackObj)>,
+    /// The kinds besides pods whose watch is broken off.
+    gaps: Vec<Watched>,
     /// The watch of pods is broken off.
     is_deaf: bool,
     /// The list of pods under way, while the watch is broken off.
@@ -111,6 +126,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
         extensions: Vec::new(),
         runai: Vec::new(),
         tensorstack: Vec::new(),
+        gaps: Vec::new(),
         is_deaf: false,
         listing: None,
         events: Vec::new(),
@@ -154,6 +170,7 @@ impl Habits {
             floors: random.percent(50),
             losses: random.of(&[0, 0, 10, 40]),
             slow_lists: apart.percent(60),
+            gaps: apart.of(&[0, 0, 3, 8]),
         }
     }
 }
@@ -196,6 +213,7 @@ impl History {
         if !self.is_deaf && self.random.percent(self.habits.losses / 8) {
             self.is_deaf = true;
         }
+        self.lose_watches();
     }
 
     fn pass(&mut self) {

@@ -2,10 +2,9 @@
 
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{History, Listing, SPANS};
+use super::{History, SPANS};
 use crate::{
     event::Event,
-    object::List,
     world::{Controller, ENDLESS, EvidenceObj, MILLI, OwnerKind, PodObj},
 };
 
@@ -159,62 +158,5 @@ impl History {
         let place = self.random.below(self.pods.len() as u64) as usize;
         let pod = self.pods.remove(place);
         self.watch_pods(Event::DeletePod(pod.uid));
-    }
-
-    /// All pods as they are, in any order, and that there are no others.
-    pub(super) fn list_pods(&mut self) {
-        self.events.push(Event::ListPods);
-        let mut pods = self.pods.clone();
-        if self.habits.slow_lists {
-            let is_streamed = self.apart.percent(50);
-            self.listing = Some(Listing { left: pods, shown: Vec::new(), later: Vec::new(), is_streamed });
-            return;
-        }
-        self.is_deaf = false;
-        let uids = pods.iter().map(|pod| pod.uid).collect();
-        while !pods.is_empty() {
-            let place = self.random.below(pods.len() as u64) as usize;
-            self.events.push(Event::Pod(pods.remove(place)));
-        }
-        self.events.push(Event::RetainPods(List(uids)));
-    }
-
-    /// Shows some more pods of the list under way, or ends it. It may break off, and begin again at once or later.
-    pub(super) fn go_on_listing(&mut self) {
-        let Some(mut listing) = self.listing.take() else { return };
-        if self.apart.percent(10) {
-            if self.apart.percent(50) {
-                self.list_pods();
-            }
-            return;
-        }
-        for _ in 0..self.apart.below(4) {
-            if listing.left.is_empty() {
-                return self.end_list(listing);
-            }
-            let place = self.apart.below(listing.left.len() as u64) as usize;
-            let pod = listing.left.remove(place);
-            listing.shown.push(pod.uid);
-            self.events.push(Event::Pod(pod));
-        }
-        self.listing = Some(listing);
-    }
-
-    /// The watch goes on with the changes since the list began, unless the list has shown these, too.
-    fn end_list(&mut self, Listing { mut shown, later, is_streamed, .. }: Listing) {
-        self.is_deaf = false;
-        if !is_streamed {
-            self.events.push(Event::RetainPods(List(shown)));
-            return self.events.extend(later);
-        }
-        for event in later {
-            match &event {
-                Event::Pod(pod) if !shown.contains(&pod.uid) => shown.push(pod.uid),
-                Event::DeletePod(uid) => shown.retain(|of| of != uid),
-                _ => {}
-            }
-            self.events.push(event);
-        }
-        self.events.push(Event::RetainPods(List(shown)));
     }
 }

@@ -1,9 +1,8 @@
 //! Random acts of administrators.
 
-use super::{History, Random, SPANS};
+use super::{History, Random, SPANS, Watched};
 use crate::{
     event::Event,
-    object::List,
     world::{ConfigObj, Points, RunaiObj, TensorstackObj, Wait},
 };
 
@@ -34,21 +33,24 @@ impl History {
     pub(super) fn queue(&mut self) {
         if self.random.percent(6) {
             let event = match self.random.below(4) {
-                0 => self.runai.pop().map(Event::DeleteRunai),
-                1 => self.tensorstack.pop().map(Event::DeleteTensorstack),
+                0 => self.runai.pop().map(|(name, _)| (Watched::Runai, Event::DeleteRunai(name))),
+                1 => {
+                    let gone = self.tensorstack.pop();
+                    gone.map(|(name, _)| (Watched::Tensorstack, Event::DeleteTensorstack(name)))
+                }
                 // the watch may have lost a deletion
                 2 => {
                     let kept = self.runai.len().saturating_sub(self.random.below(2) as usize);
                     self.runai.truncate(kept);
-                    Some(Event::RetainRunai(List(self.runai.clone())))
+                    Some((Watched::Runai, self.end_of_list(Watched::Runai)))
                 }
                 _ => {
                     let kept = self.tensorstack.len().saturating_sub(self.random.below(2) as usize);
                     self.tensorstack.truncate(kept);
-                    Some(Event::RetainTensorstack(List(self.tensorstack.clone())))
+                    Some((Watched::Tensorstack, self.end_of_list(Watched::Tensorstack)))
                 }
             };
-            return self.events.extend(event);
+            return event.into_iter().for_each(|(kind, event)| self.watch(kind, event));
         }
         let span = |random: &mut Random| random.of(&SPANS);
         if self.random.percent(35) {
@@ -56,9 +58,10 @@ impl History {
             let whole = |random: &mut Random| random.of(&SPANS) / 1_000 * 1_000;
             let ceiling = self.random.maybe(75, whole);
             let notice = self.random.maybe(40, |random| points(random, whole));
-            self.tensorstack.retain(|of| *of != name);
-            self.tensorstack.push(name);
-            return self.events.push(Event::TensorstackQueue(name, TensorstackObj { ceiling, notice }));
+            let queue = TensorstackObj { ceiling, notice };
+            self.tensorstack.retain(|(of, _)| *of != name);
+            self.tensorstack.push((name, queue.clone()));
+            return self.watch(Watched::Tensorstack, Event::TensorstackQueue(name, queue));
         }
         let wait = if self.random.percent(40) { Some(self.wait()) } else { None };
         let floors = self.habits.floors;
@@ -84,9 +87,9 @@ impl History {
         if queue.parent == Some(name) {
             queue.parent = None;
         }
-        self.runai.retain(|of| *of != name);
-        self.runai.push(name);
-        self.events.push(Event::RunaiQueue(name, queue));
+        self.runai.retain(|(of, _)| *of != name);
+        self.runai.push((name, queue.clone()));
+        self.watch(Watched::Runai, Event::RunaiQueue(name, queue));
     }
 
     pub(super) fn configure(&mut self) {

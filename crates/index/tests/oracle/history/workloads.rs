@@ -2,7 +2,7 @@
 
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{History, MILLIS, SPANS};
+use super::{History, MILLIS, SPANS, Watched};
 use crate::{
     event::Event,
     object::List,
@@ -12,17 +12,16 @@ use crate::{
 impl History {
     pub(super) fn extension(&mut self) {
         if self.random.percent(5) {
-            let here = self.extensions.iter().map(|extension| extension.uid).collect();
-            return self.events.push(Event::RetainExtensions(List(here)));
+            return self.watch(Watched::Extensions, self.end_of_list(Watched::Extensions));
         }
         if self.extensions.len() > 3 || self.random.percent(20) {
-            let gone = self.extensions.pop().map(|extension| extension.uid);
-            return self.events.extend(gone.map(Event::DeleteExtension));
+            let Some(gone) = self.extensions.pop() else { return };
+            return self.watch(Watched::Extensions, Event::DeleteExtension(gone.uid));
         }
         if let Some(mut extension) = self.extensions.pop().filter(|_| self.random.percent(50)) {
             extension.granted = self.random.maybe(80, |random| random.of(&SPANS));
             self.extensions.push(extension.clone());
-            return self.events.push(Event::Extension(extension));
+            return self.watch(Watched::Extensions, Event::Extension(extension));
         }
         let workloads: Vec<u32> = if self.random.percent(60) {
             self.owners.iter().map(|owner| owner.uid).collect()
@@ -40,16 +39,14 @@ impl History {
             granted: self.random.maybe(70, |random| random.of(&SPANS)),
         };
         self.extensions.push(extension.clone());
-        self.events.push(Event::Extension(extension));
+        self.watch(Watched::Extensions, Event::Extension(extension));
     }
 
     pub(super) fn group(&mut self) {
         let kind = self.random.of(&self.habits.kinds.clone());
         if self.random.percent(4) {
-            let here = self.groups.iter().filter(|group| group.kind == kind);
-            let here = here.map(|group| (group.namespace, group.name)).collect();
             // some may have been lost by the watch
-            return self.events.push(Event::RetainGroups(kind, List(here)));
+            return self.watch(Watched::Groups(kind), self.end_of_list(Watched::Groups(kind)));
         }
         let place = self.groups.iter().position(|group| group.kind == kind);
         let is_old = self.random.percent(75);
@@ -57,7 +54,8 @@ impl History {
             if self.random.percent(12) {
                 let group = self.groups.remove(place);
                 if !self.random.percent(self.habits.losses) {
-                    self.events.push(Event::DeleteGroup(group.kind, group.namespace, group.name));
+                    let gone = Event::DeleteGroup(kind, group.namespace, group.name);
+                    self.watch(Watched::Groups(kind), gone);
                 }
                 return;
             }
@@ -85,7 +83,7 @@ impl History {
         group.version = self.version;
         group.echo = self.random.percent(70);
         self.groups.push(group.clone());
-        self.events.push(Event::Group(group));
+        self.watch(Watched::Groups(group.kind), Event::Group(group));
     }
 
     pub(super) fn change_group(&mut self, group: &mut GroupObj) {
@@ -139,7 +137,7 @@ impl History {
             let mut owner = OwnerObj { uid, kind, namespace, created: self.time(), ..OwnerObj::default() };
             owner.controller = self.controller(namespace);
             self.owners.push(owner.clone());
-            return self.events.push(Event::Owner(owner));
+            return self.show_owner(owner);
         }
         if self.owners.is_empty() {
             return;
@@ -147,13 +145,14 @@ impl History {
         let place = self.random.below(self.owners.len() as u64) as usize;
         if self.random.percent(15) {
             let owner = self.owners.remove(place);
-            let lost = self.random.percent(self.habits.losses);
-            return self.events.extend((!lost).then_some(Event::DeleteOwner(owner.uid)));
+            if !self.random.percent(self.habits.losses) {
+                self.watch(Watched::Owners(owner.kind), Event::DeleteOwner(owner.uid));
+            }
+            return;
         }
         if self.random.percent(8) {
-            let kind = self.owners[place].kind;
-            let here = self.owners.iter().filter(|owner| owner.kind == kind).map(|owner| owner.uid).collect();
-            return self.events.push(Event::RetainOwners(kind, List(here)));
+            let kind = Watched::Owners(self.owners[place].kind);
+            return self.watch(kind, self.end_of_list(kind));
         }
         let mut owner = self.owners[place].clone();
         match self.random.below(8) {
@@ -170,7 +169,11 @@ impl History {
             _ => self.pause(&mut owner),
         }
         self.owners[place] = owner.clone();
-        self.events.push(Event::Owner(owner));
+        self.show_owner(owner);
+    }
+
+    fn show_owner(&mut self, owner: OwnerObj) {
+        self.watch(Watched::Owners(owner.kind), Event::Owner(owner));
     }
 
     pub(super) fn pause(&mut self, owner: &mut OwnerObj) {
@@ -196,10 +199,12 @@ impl History {
         let Some(place) = self.pods.iter().position(in_queue) else { return };
         let queue = self.pods[place].runai.unwrap_or_default();
         let wait = Wait { on_capacity: true, ..self.wait() };
-        if !self.runai.contains(&queue) {
-            self.runai.push(queue);
+        let spec = RunaiObj { wait: Some(wait), ..RunaiObj::default() };
+        match self.runai.iter_mut().find(|(name, _)| *name == queue) {
+            Some((_, known)) => *known = spec.clone(),
+            None => self.runai.push((queue, spec.clone())),
         }
-        self.events.push(Event::RunaiQueue(queue, RunaiObj { wait: Some(wait), ..RunaiObj::default() }));
+        self.watch(Watched::Runai, Event::RunaiQueue(queue, spec));
         self.pods[place].ready = Some((true, self.now));
         self.show_pod(self.pods[place].clone());
         for place in 0..self.owners.len() {
@@ -214,7 +219,7 @@ impl History {
             });
             owner.returns = Some(self.now + 60_000);
             self.owners[place] = owner.clone();
-            self.events.push(Event::Owner(owner));
+            self.show_owner(owner);
         }
         self.pods[place].finished = self.random.percent(50);
         self.pods[place].terminating = !self.pods[place].finished;
@@ -232,7 +237,7 @@ impl History {
             self.pause(&mut owner);
             owner.returns = Some(self.now + millis);
             self.owners[place] = owner.clone();
-            self.events.push(Event::Owner(owner));
+            self.show_owner(owner);
         }
         self.events.extend([Event::Pass(millis), Event::Returns]);
         self.now += millis;
