@@ -42,12 +42,16 @@ pub enum End {
 }
 
 /// A preemptor of a queue and a priority, and the pods of a node that would go: those whose bits are set, by uid.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ask {
     pub queue: Option<u8>,
     pub priority: i32,
     pub node: u8,
     pub victims: u8,
+    /// The preemptor is one of the pods that wait for a node, with the queue and the priority of that.
+    pub pending: Option<u8>,
+    /// The other node is offered, too, with the pods of these bits.
+    pub other: Option<u8>,
 }
 
 /// An event. Each is complete by itself, so that any may be left out.
@@ -123,6 +127,10 @@ impl Event {
             }
             Self::RetainRunai(kept) => kept.simpler().map(Self::RetainRunai).collect(),
             Self::RetainTensorstack(kept) => kept.simpler().map(Self::RetainTensorstack).collect(),
+            Self::Ask(ask) => {
+                let simpler = [Ask { pending: None, ..*ask }, Ask { other: None, ..*ask }];
+                simpler.into_iter().filter(|simpler| simpler != ask).map(Self::Ask).collect()
+            }
             _ => Vec::new(),
         }
     }

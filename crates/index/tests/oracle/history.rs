@@ -289,12 +289,14 @@ impl History {
     }
 
     fn ask(&mut self) {
-        let random = &mut self.random;
+        let Self { random, apart, .. } = self;
         let ask = Ask {
             queue: random.maybe(80, |random| random.of(&[0, 1, 2, 3, 9])),
             priority: random.of(&[5, 15, 25, 25, 2_000_000_000]),
             node: random.small(2),
             victims: random.of(&[1, 2, 3, 4, 7, 255]),
+            pending: apart.maybe(50, |apart| apart.small(8)),
+            other: apart.maybe(40, |apart| apart.of(&[1, 2, 3, 4, 7, 255])),
         };
         self.events.push(Event::Ask(ask));
     }

@@ -370,7 +370,7 @@ fn floor() -> Event {
 
 /// Wants the room of the pods of these bits.
 fn ask(victims: u8) -> Event {
-    Event::Ask(Ask { queue: Some(2), priority: 25, node: 1, victims })
+    Event::Ask(Ask { queue: Some(2), priority: 25, node: 1, victims, ..Ask::default() })
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn members_of_a_gang_have_each_the_floor_of_its_own_queue() {
 
 #[test]
 fn members_that_no_floor_protects_leave_enough_for_those_within_theirs_or_go_alone() {
-    let of_all = Ask { queue: Some(9), priority: 25, node: 1, victims: 255 };
+    let of_all = Ask { queue: Some(9), priority: 25, node: 1, victims: 255, ..Ask::default() };
     agrees(&[
         floor(),
         Event::Pod(PodObj { name: 2, ..placed(1, 5, None, Some(0)) }),

@@ -36,7 +36,7 @@ const STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 27] = [
+const MUST_BE_SEEN: [&str; 29] = [
     "driven",
     "extended",
     "graced",
@@ -61,6 +61,8 @@ const MUST_BE_SEEN: [&str; 27] = [
     "returned with others",
     "returned early",
     "protected",
+    "asked by a pod that waits",
+    "asked of two nodes",
     "kept",
     "replaced",
     "dropped",

@@ -180,11 +180,11 @@ pub fn pod_with_room(of: &PodObj) -> PodWithRoom {
     serde_json::from_value(whole).unwrap()
 }
 
-/// The pod that asks for room.
-pub fn preemptor(ask: Ask) -> Pod {
+/// The pod that asks for room, in the form in which the webhook makes a question of it.
+pub fn preemptor(uid: &str, ask: Ask) -> Pod {
     let labels = texts([(keys::RUNAI_QUEUE_LABEL, ask.queue.map(runai_name))]);
     let whole: PodWithRoom = serde_json::from_value(json!({
-        "metadata": {"name": "preemptor", "namespace": namespace(0), "uid": "preemptor", "labels": labels},
+        "metadata": {"name": "preemptor", "namespace": namespace(0), "uid": uid, "labels": labels},
         "spec": {"priority": ask.priority},
     }))
     .unwrap();

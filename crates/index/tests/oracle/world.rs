@@ -264,6 +264,11 @@ impl PodObj {
         self.is_live() && (self.bound || self.scheduled.is_some())
     }
 
+    /// Live, and on no node yet.
+    pub const fn waits(&self) -> bool {
+        self.is_live() && !self.is_active()
+    }
+
     /// When it was scheduled: not before it was created.
     pub fn scheduled(&self) -> Option<Nanos> {
         self.scheduled.map(|at| at.max(self.created) * MILLI)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tenure_index::{NodeVerdict, PlacementIndex, PreemptionRequest};
+use tenure_index::{NodeVerdict, PendingPod, PlacementIndex, PreemptionRequest};
 use tenure_policy::{preemption::Rules, victims::Neighbor};
 use tenure_types::extender::OfferedVictims;
 
@@ -61,43 +61,70 @@ impl Placement {
         let Self { index, model } = self;
         same("pods of placement", &index.pods(), &model.pods.values().filter(|pod| !pod.finished).count())?;
         for pod in model.pods.values() {
-            same("waits", &index.waits(wire::uid(pod.uid)), &(pod.is_live() && !pod.is_active()))?;
+            same("waits", &index.waits(wire::uid(pod.uid)), &pod.waits())?;
+            let uid = wire::uid_text(pod.uid);
+            let (namespace, name) = (wire::namespace(pod.namespace), wire::pod_name(pod.name));
+            let queue = model.queue(pod).map(wire::runai_name);
+            let expected = pod.waits().then(|| PendingPod {
+                uid: uid.as_str().into(),
+                namespace: &namespace,
+                name: &name,
+                priority: pod.priority(),
+                never_preempts: false,
+                scheduler: "",
+                queue: queue.as_deref(),
+                nominated: None,
+            });
+            same("pending_pod", &index.pending_pod(&uid), &expected)?;
         }
         Ok(())
     }
 
     fn ask(&self, ask: Ask, seen: &mut Seen) -> Result {
         let Self { index, model } = self;
-        let offered = model.offered(ask);
-        if offered.is_empty() {
-            return Ok(());
-        }
-        let victims = offered.iter().map(|pod| wire::uid_text(pod.uid).into()).collect();
-        let node = wire::node_name(ask.node);
-        let preemptor = wire::preemptor(ask);
+        let (pending, asks) = model.asked(ask);
+        let Some(first) = asks.first() else { return Ok(()) };
+        seen.note("asked by a pod that waits", usize::from(pending.is_some()));
+        seen.note("asked of two nodes", asks.len() - 1);
+        let offer = |ask: &Ask| OfferedVictims {
+            node: wire::node_name(ask.node).into(),
+            victims: model.offered(*ask).into_iter().map(|pod| wire::uid_text(pod.uid).into()).collect(),
+            pdb_violations: 0,
+        };
+        let offers: Vec<OfferedVictims<'_>> = asks.iter().map(offer).collect();
+        let uid = pending.map_or_else(|| "preemptor".to_owned(), |pod| wire::uid_text(pod.uid));
+        let preemptor = wire::preemptor(&uid, *first);
         let labels = BTreeMap::<String, String>::new();
-        let neighbor = Neighbor { namespace: "", labels: &labels, needs: None };
+        let invented = Neighbor { namespace: "", labels: &labels, needs: None };
+        let neighbor = pending.and_then(|pod| index.neighbor(wire::uid(pod.uid))).unwrap_or(invented);
         let floors = model.floors();
         let rules = Rules { floors: &floors, tree: model.tree(), now: timestamp(model.now) };
         let question = PreemptionRequest { rules, preemptor: &preemptor, neighbor };
-        let offer = OfferedVictims { node: node.into(), victims, pdb_violations: 0 };
-        let answers = index.answer(&question, &[offer]);
+        let answers = index.answer(&question, &offers);
+        same("the number of answers", &answers.len(), &asks.len())?;
+        asks.iter().zip(&answers).try_for_each(|(ask, answer)| self.judge(*ask, answer, seen))
+    }
+
+    /// Compares the answer for one node.
+    fn judge(&self, ask: Ask, answer: &NodeVerdict<'_>, seen: &mut Seen) -> Result {
+        let model = &self.model;
+        let offered = model.offered(ask);
         let wrong = |why: &str| {
             let question = format!("answer: {why}");
-            Err(Difference { question, index: format!("{answers:?}"), model: format!("{offered:?}") })
+            Err(Difference { question, index: format!("{answer:?}"), model: format!("{offered:?}") })
         };
         let are_protected = model.are_protected(ask, &offered);
-        match answers.as_slice() {
-            [NodeVerdict::Keep(taken)] => {
+        match answer {
+            NodeVerdict::Keep(taken) => {
                 seen.note("kept", 1);
                 let taken: HashSet<_> = taken.iter().map(|of| of.uid).collect();
                 let all: HashSet<_> = offered.iter().map(|pod| wire::uid(pod.uid)).collect();
                 if are_protected || taken != all { wrong("what is protected goes") } else { Ok(()) }
             }
-            [NodeVerdict::Drop(_) | NodeVerdict::Instead { .. }] if !are_protected => {
+            NodeVerdict::Drop(_) | NodeVerdict::Instead { .. } if !are_protected => {
                 wrong("nothing is protected")
             }
-            [NodeVerdict::Instead { victims, .. }] => {
+            NodeVerdict::Instead { victims, .. } => {
                 seen.note("replaced", 1);
                 let is_one = |pod: &&PodObj| victims.iter().any(|of| of.uid == wire::uid(pod.uid));
                 let others: Vec<_> = model.running_on(ask.node).into_iter().filter(is_one).collect();
@@ -112,7 +139,7 @@ impl Placement {
                     wrong("substitutes leave too little room")
                 }
             }
-            _ => {
+            NodeVerdict::Drop(_) => {
                 seen.note("dropped", 1);
                 let others = model.all_that_may_go(ask, &offered);
                 if others.is_some_and(|others| covers(&others, &offered)) {

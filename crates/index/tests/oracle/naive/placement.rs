@@ -26,6 +26,17 @@ impl Naive {
         here.filter(|pod| pod.is_live() && pod.scheduled.is_some()).collect()
     }
 
+    /// A question as it is asked: of the pod that wants room, if it is one that waits, and for each node.
+    pub fn asked(&self, ask: Ask) -> (Option<&PodObj>, Vec<Ask>) {
+        let waiting: Vec<&PodObj> = self.pods.values().filter(|pod| pod.waits()).collect();
+        let place = ask.pending.map(|place| usize::from(place) % waiting.len().max(1));
+        let pod = place.and_then(|place| waiting.get(place).copied());
+        let asked = pod.map_or(ask, |pod| Ask { queue: self.queue(pod), priority: pod.priority(), ..ask });
+        let other = ask.other.map(|victims| Ask { node: 1 - ask.node, victims, ..asked });
+        let asks = [asked].into_iter().chain(other).filter(|ask| !self.offered(*ask).is_empty());
+        (pod, asks.collect())
+    }
+
     /// The pods that a question offers.
     pub fn offered(&self, ask: Ask) -> Vec<&PodObj> {
         let here = self.running_on(ask.node).into_iter().filter(|pod| pod.scheduled.is_some());
@@ -44,7 +55,7 @@ impl Naive {
 
     /// The queue by whose floor a pod is protected. Once it runs, nothing moves it that is made later: it is in that of
     /// its group, if that was there, else in its own.
-    pub(super) fn queue(&self, pod: &PodObj) -> Option<u8> {
+    pub fn queue(&self, pod: &PodObj) -> Option<u8> {
         let group = pod.keys().find(|key| key.0 == PodGroupKind::Runai);
         let named = group.and_then(|key| self.named_by(key));
         let is_late =
