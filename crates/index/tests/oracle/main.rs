@@ -36,7 +36,7 @@ const STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 29] = [
+const MUST_BE_SEEN: [&str; 30] = [
     "driven",
     "extended",
     "graced",
@@ -56,6 +56,7 @@ const MUST_BE_SEEN: [&str; 29] = [
     "ends to show",
     "ends shown",
     "acted with others",
+    "formed too late",
     "stamped",
     "returned",
     "returned with others",

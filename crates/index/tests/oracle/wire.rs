@@ -16,7 +16,7 @@ use tenure_policy::{
     start::LongestFormation,
 };
 use tenure_types::{
-    ExtendedDuration, GoDuration,
+    ExtendedDuration,
     duration::for_people,
     evidence::Evidence,
     extension::Extension,
@@ -394,7 +394,7 @@ pub fn settings(of: &ConfigObj) -> CeilingOptions {
         grace_on_change: GraceOnChange(ExtendedDuration::of(SignedDuration::from_micros(of.grace))),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
-        longest_formation: FORMATION,
+        longest_formation: formation(of),
         kueue_queues: kueue::KueueQueues::default(),
         retry_after: RetryAfter::default(),
         default_queues: default_queues(of),
@@ -409,6 +409,6 @@ pub fn default_queues(of: &ConfigObj) -> PerFamily<Option<String>> {
     })
 }
 
-/// The longest time that workloads may take to form.
-pub const FORMATION: LongestFormation =
-    LongestFormation(ExtendedDuration::from_go(GoDuration::from_nanos(20_000_000_000)));
+pub fn formation(of: &ConfigObj) -> LongestFormation {
+    LongestFormation(ExtendedDuration::of(SignedDuration::from_micros(of.formation)))
+}

@@ -234,6 +234,8 @@ object! {
         preempt: i64 = 0,
         reclaim: i64 = 0,
         things: bool = false,
+        /// The longest time that workloads may take to form.
+        formation: i64 = 20_000_000,
         /// The queues that count for names that no queue has: of the run.ai family, and of the other.
         defaults: (Option<u8>, Option<u8>) = (None, None),
     }

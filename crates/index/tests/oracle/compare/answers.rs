@@ -85,12 +85,15 @@ impl Pair {
 
     /// No group renews its floor.
     pub(super) fn compare_formation(&mut self) -> Result {
-        let Self { index, model, .. } = self;
+        let Self { index, model, seen, .. } = self;
+        let formation = wire::formation(&model.config).0.to_signed();
         for of in index.gangs() {
             let members = model.pods.values().filter(|pod| of.members.contains(&wire::uid(pod.uid)));
             let first = members.filter(|pod| pod.is_active()).filter_map(PodObj::scheduled).min();
             if let Some((first, start)) = first.zip(of.start) {
-                let in_time = start <= timestamp(first) + wire::FORMATION.0.to_signed();
+                let latest = timestamp(first) + formation;
+                seen.note("formed too late", usize::from(start == latest));
+                let in_time = start <= latest;
                 same(format_args!("{} starts by the longest formation", of.key.name), &in_time, &true)?;
             }
         }

@@ -23,8 +23,9 @@ pub struct Placement {
 impl Default for Placement {
     fn default() -> Self {
         let mut index = PlacementIndex::default();
-        index.set_longest_formation(wire::FORMATION);
-        Self { index, model: Naive::default() }
+        let model = Naive::default();
+        index.set_longest_formation(wire::formation(&model.config));
+        Self { index, model }
     }
 }
 
@@ -48,6 +49,7 @@ impl Placement {
                 let kept = kept.0.iter().map(|(of, name)| (wire::namespace(*of), wire::group_name(*name)));
                 index.retain_groups(*kind, &kept.collect());
             }
+            Event::Configure(config) => index.set_longest_formation(wire::formation(config)),
             _ => {}
         }
         index.recompute();

@@ -130,7 +130,7 @@ impl Pair {
         });
         same("stampings", &unstamped.iter().map(written).collect::<Vec<_>>(), &expected.collect())?;
         for (of, stamping) in unstamped.iter().zip(&stampings) {
-            let proven = model.run(stamping.key).and_then(|(_, run)| run.proven());
+            let proven = model.run(stamping.key).and_then(|(_, run)| run.proven(&model.config));
             let is_early = proven.is_none_or(|proven| of.start < timestamp(proven));
             same(format_args!("{} is stamped before its pods started", of.group.name), &is_early, &false)?;
         }

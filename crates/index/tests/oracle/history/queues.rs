@@ -102,7 +102,8 @@ impl History {
         let things = random.percent(50);
         let mut default = || random.maybe(40, |random| random.of(&[0, 1, 2, 3]));
         let defaults = (default(), default());
-        let config = ConfigObj { notice, grace, wait, preempt, reclaim, things, defaults };
+        let formation = self.apart.of(&[20_000_000, 20_000_000, 20_000_000, 1_500_000, 60_000_000]);
+        let config = ConfigObj { notice, grace, wait, preempt, reclaim, things, formation, defaults };
         self.events.push(Event::Configure(config));
     }
 }

@@ -6,8 +6,10 @@ use tenure_policy::{ready::Readiness, start};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, lost, stamps::Stamp};
-use crate::wire::FORMATION;
-use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, SECOND, nanos, timestamp};
+use crate::{
+    wire,
+    world::{ConfigObj, GroupKey, GroupObj, MILLI, Nanos, PodObj, SECOND, nanos, timestamp},
+};
 
 /// The memory of a group, kept as long as there is such a group or a live pod that names it.
 #[derive(Clone, Debug, Default)]
@@ -358,7 +360,7 @@ impl Naive {
         let members = self.members(key);
         let active: Vec<_> = members.iter().copied().filter(|pod| pod.is_active()).collect();
         run.shown = run.shown.into_iter().chain(shown_start(group, &active)).min();
-        let start = run.of(group).start().map(nanos);
+        let start = run.of(group, &self.config).start().map(nanos);
         let seen = |pod: &PodObj| self.seen_members.get(&pod.uid).copied().unwrap_or(Readiness::NotYet);
         let seen: Vec<_> = members.iter().map(|pod| (*pod, seen(pod))).collect();
         let lacking = run.readiness.lacking(group, &seen, start);
@@ -370,12 +372,12 @@ impl Naive {
     /// Returns the facts about the run of an existing group.
     pub fn run(&self, key: GroupKey) -> Option<(start::RunFacts, &Run)> {
         let (run, group) = (self.runs.get(&key)?, self.groups.get(&key)?);
-        Some((run.of(group), run))
+        Some((run.of(group, &self.config), run))
     }
 }
 
 impl Run {
-    fn of(&self, group: &GroupObj) -> start::RunFacts {
+    fn of(&self, group: &GroupObj, config: &ConfigObj) -> start::RunFacts {
         let time = |at: Option<Nanos>| at.map(timestamp);
         start::RunFacts {
             stamp: time(stamp_of(group)),
@@ -383,7 +385,7 @@ impl Run {
             oldest: time(self.oldest),
             shown: time(self.shown.into_iter().chain(self.set_back).min()),
             first_scheduled: time(self.readiness.scheduled),
-            formation: FORMATION,
+            formation: wire::formation(config),
         }
     }
 
@@ -397,8 +399,8 @@ impl Run {
 
     /// The earliest start that the pods prove, as far as a stamp is exact: none of them ends earlier by a stamp of the
     /// keeper's than its ceiling after this.
-    pub fn proven(&self) -> Option<Nanos> {
-        let formed = self.readiness.scheduled.map(|first| first + FORMATION.0.as_nanos() as Nanos);
+    pub fn proven(&self, config: &ConfigObj) -> Option<Nanos> {
+        let formed = self.readiness.scheduled.map(|first| first + config.formation * 1_000);
         let start = self.shown.into_iter().chain(self.set_back).chain(formed).min()?;
         Some(start.div_euclid(SECOND) * SECOND)
     }
