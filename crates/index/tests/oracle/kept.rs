@@ -516,6 +516,17 @@ fn a_pod_that_its_gang_can_spare_stays_where_another_leaves_a_subgroup_too_few()
     ]);
 }
 
+/// Of two subgroups one is enough: either may go for the other, and not both.
+#[test]
+fn a_subgroup_that_its_gang_does_not_need_may_go_as_a_whole() {
+    let member = |uid, second, subgroup| {
+        Event::Pod(PodObj { subgroup: Some(subgroup), ..placed(uid, second, Some(1), Some(0)) })
+    };
+    let subgroups = List(vec![(0, Some(1), None), (1, Some(1), None)]);
+    let group = GroupObj { subgroups, parts: Some(1), ..GroupObj::default() };
+    agrees(&[floor(), Event::Group(group), member(1, 5, 0), member(3, 6, 1), ask(1), ask(2), ask(3)]);
+}
+
 #[test]
 fn a_group_that_is_made_for_a_running_pod_does_not_change_its_floor() {
     for made in [4_000, 6_000] {

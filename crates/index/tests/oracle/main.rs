@@ -36,7 +36,7 @@ const STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 30] = [
+const MUST_BE_SEEN: [&str; 31] = [
     "driven",
     "extended",
     "graced",
@@ -57,6 +57,7 @@ const MUST_BE_SEEN: [&str; 30] = [
     "ends shown",
     "acted with others",
     "formed too late",
+    "started in parts",
     "stamped",
     "returned",
     "returned with others",

@@ -196,7 +196,8 @@ pub fn group(of: &GroupObj) -> PodGroup {
     let subgroups: Vec<Value> = of.subgroups.0.iter().map(named).collect();
     let spec = match of.kind {
         PodGroupKind::Runai => {
-            json!({"queue": of.queue.map(runai_name), "minMember": of.min, "subGroups": subgroups})
+            let queue = of.queue.map(runai_name);
+            json!({"queue": queue, "minMember": of.min, "minSubGroup": of.parts, "subGroups": subgroups})
         }
         PodGroupKind::Tensorstack => {
             json!({"queue": of.queue.map(tensorstack_name), "minMember": of.min, "roles": subgroups})

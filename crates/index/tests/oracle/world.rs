@@ -121,6 +121,8 @@ object! {
         min: Option<u32> = None,
         /// Subgroups, roles or tasks: the minimum, if it has one, and the parent.
         subgroups: List<(u8, Option<u32>, Option<u8>)> = List(Vec::new()),
+        /// The number of subgroups without a parent that must have their minimums, if not all: of KAI-Scheduler's alone.
+        parts: Option<u32> = None,
     }
 }
 

@@ -101,7 +101,11 @@ impl Pair {
     }
 
     pub(super) fn compare_groups(&mut self) -> Result {
-        let Self { index, model, .. } = self;
+        let Self { index, model, seen, .. } = self;
+        let started = model.groups.values().filter(|group| model.gangs[&group.key()].start.is_some());
+        let in_parts =
+            started.filter(|group| group.parts.is_some_and(|of| of < group.subgroups.0.len() as u32));
+        seen.note("started in parts", in_parts.count());
         let given: BTreeMap<_, _> = index
             .gangs()
             .map(|of| {

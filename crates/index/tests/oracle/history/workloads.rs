@@ -115,6 +115,8 @@ impl History {
                 group.subgroups.0[1].2 = Some(0);
             }
         }
+        let has_parts = group.kind == PodGroupKind::Runai && !group.subgroups.0.is_empty();
+        group.parts = self.apart.maybe(40, |apart| apart.below(4) as u32).filter(|_| has_parts);
         if group.kind == PodGroupKind::Volcano {
             // its own scheduler ignores what is more than the whole
             let sum = group.subgroups.0.iter().map(|(_, min, _)| min.unwrap_or(1)).sum::<u32>();

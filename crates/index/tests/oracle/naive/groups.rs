@@ -70,8 +70,17 @@ pub struct GangNow {
     pub members: Vec<u32>,
 }
 
-/// The number of pods that it takes to run: of each subgroup, and in all.
-pub(super) fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
+/// The number of pods that it takes to run.
+pub(super) struct Minimums {
+    /// In all.
+    pub all: u32,
+    /// Of each subgroup.
+    pub each: Vec<(u8, u32)>,
+    /// The number of subgroups that must have theirs.
+    pub parts: usize,
+}
+
+pub(super) fn minimums(group: &GroupObj) -> Minimums {
     let has_subgroups =
         matches!(group.kind, PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano);
     let all = if has_subgroups { group.subgroups.0.as_slice() } else { &[] };
@@ -81,12 +90,15 @@ pub(super) fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
     let each: Vec<_> = all
         .iter()
         .filter(|(name, ..)| tasks_count && (group.kind == PodGroupKind::Volcano || !is_parent(*name)))
-        .map(|(name, min, _)| (Some(*name), min.unwrap_or(1)))
+        .map(|(name, min, _)| (*name, min.unwrap_or(1)))
         .collect();
     let unset = u32::from(each.is_empty());
     // KAI-Scheduler's subgroups say it all
     let of_all = group.min.filter(|_| group.kind != PodGroupKind::Runai || all.is_empty());
-    each.iter().copied().chain([(None, of_all.unwrap_or(unset))]).collect()
+    // no parent has more than one subgroup, so each at the top stands for one
+    let parts = group.parts.filter(|_| group.kind == PodGroupKind::Runai && !each.is_empty());
+    let parts = parts.map_or(each.len(), |parts| parts as usize);
+    Minimums { all: of_all.unwrap_or(unset), each, parts }
 }
 
 /// The subgroup of a member; that of one that names none is `default`.
@@ -112,22 +124,52 @@ fn named(group: &GroupObj) -> Named {
 
 /// When the pods that are active show that it started.
 fn shown_start(group: &GroupObj, members: &[&PodObj]) -> Option<Nanos> {
-    let scheduled = |of: Option<u8>| {
-        let of_it = members.iter().filter(|pod| of.is_none_or(|of| subgroup(group.kind, pod) == of));
-        let mut times: Vec<Nanos> = of_it.filter_map(|pod| pod.scheduled()).collect();
+    let at_least = |minimum: usize, mut times: Vec<Nanos>| {
         times.sort_unstable();
-        times
+        if minimum == 0 { Some(Nanos::MIN) } else { times.get(minimum - 1).copied() }
     };
-    let mut latest = *scheduled(None).first()?;
-    for (of, minimum) in minimums(group).into_iter().filter(|(_, minimum)| *minimum > 0) {
-        latest = latest.max(*scheduled(of).get(minimum as usize - 1)?);
-    }
-    Some(latest)
+    let scheduled = |of: Option<u8>, minimum: u32| {
+        let of_it = members.iter().filter(|pod| of.is_none_or(|of| subgroup(group.kind, pod) == of));
+        at_least(minimum as usize, of_it.filter_map(|pod| pod.scheduled()).collect())
+    };
+    let Minimums { all, each, parts } = minimums(group);
+    let each = each.into_iter().filter_map(|(of, minimum)| scheduled(Some(of), minimum)).collect();
+    let times = [scheduled(None, all.max(1))?, at_least(parts, each)?];
+    times.into_iter().max()
 }
 
-/// Of a minimum: whether as many are ready, whether as many are or were, and since when too few of those are that
-/// there are.
-fn count(pods: &[(&PodObj, Readiness)], minimum: u32, started: Nanos) -> (bool, bool, Option<Nanos>) {
+/// The pods that count for a minimum.
+struct Count {
+    minimum: usize,
+    pods: usize,
+    ready: usize,
+    /// Those that are ready, or were.
+    had: usize,
+    /// Since when too few of those are ready that there are.
+    onset: Option<Nanos>,
+}
+
+impl Count {
+    const fn is_enough(&self) -> bool {
+        self.ready >= self.minimum
+    }
+
+    const fn has_had(&self) -> bool {
+        self.had >= self.minimum
+    }
+
+    /// There are enough pods, ready or not.
+    const fn is_met(&self) -> bool {
+        self.pods >= self.minimum
+    }
+
+    /// There are pods, or it takes none.
+    const fn is_present(&self) -> bool {
+        self.pods > 0 || self.minimum == 0
+    }
+}
+
+fn count(pods: &[(&PodObj, Readiness)], minimum: u32, started: Nanos) -> Count {
     let minimum = minimum as usize;
     let ready = pods.iter().filter(|(_, of)| *of == Readiness::Ready).count();
     let had = ready + pods.iter().filter(|(_, of)| lost(*of).is_some()).count();
@@ -140,7 +182,17 @@ fn count(pods: &[(&PodObj, Readiness)], minimum: u32, started: Nanos) -> (bool, 
     } else {
         since.get((ready + since.len()).saturating_sub(minimum)).copied()
     };
-    (ready >= minimum, had >= minimum, onset)
+    Count { minimum, pods: pods.len(), ready, had, onset }
+}
+
+/// Since when too few subgroups have enough ready pods, of those that the pods that there are can have.
+fn onset_of_parts(each: &[Count], parts: usize) -> Option<Nanos> {
+    let can_have = each.iter().filter(|of| of.is_met()).count() >= parts;
+    // where there are too few pods, those of the subgroups that have any count
+    let counted = || each.iter().filter(|of| if can_have { of.is_met() } else { of.is_present() });
+    let mut onsets: Vec<Nanos> = counted().filter_map(|of| of.onset).collect();
+    onsets.sort_unstable();
+    onsets.get(counted().count().saturating_sub(parts)).copied()
 }
 
 impl Memory {
@@ -158,17 +210,17 @@ impl Memory {
     ) -> Option<Lacking> {
         let is_active = members.iter().any(|(pod, _)| pod.is_active());
         let started = self.scheduled.into_iter().chain(start).min();
-        let (mut enough, mut had, mut since) = (true, true, None::<Nanos>);
-        for (of, minimum) in minimums(group) {
-            let pods: Vec<_> = members
-                .iter()
-                .copied()
-                .filter(|(pod, _)| of.is_none_or(|of| subgroup(group.kind, pod) == of))
-                .collect();
-            let (is_enough, has_had, onset) = count(&pods, minimum, started.unwrap_or(Nanos::MIN));
-            (enough, had) = (enough && is_enough, had && has_had);
-            since = since.into_iter().chain(onset).min();
-        }
+        let Minimums { all, each, parts } = minimums(group);
+        let from = started.unwrap_or(Nanos::MIN);
+        let of_subgroup = |(of, minimum): (u8, u32)| {
+            let is_of = |(pod, _): &(&PodObj, Readiness)| subgroup(group.kind, pod) == of;
+            let pods: Vec<_> = members.iter().copied().filter(is_of).collect();
+            count(&pods, minimum, from)
+        };
+        let (all, each) = (count(members, all, from), each.into_iter().map(of_subgroup).collect::<Vec<_>>());
+        let enough = all.is_enough() && each.iter().filter(|of| of.is_enough()).count() >= parts;
+        let had = all.has_had() && each.iter().filter(|of| of.has_had()).count() >= parts;
+        let since = all.onset.into_iter().chain(onset_of_parts(&each, parts)).min();
         if is_active {
             self.was_ready |= had;
             if enough {

@@ -3,7 +3,11 @@
 use tenure_policy::{expiry::Family, expiry::SYSTEM_CRITICAL_PRIORITY, floor::Floors, tree::QueueTree};
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{Naive, groups, tally::Tree};
+use super::{
+    Naive,
+    groups::{self, Minimums},
+    tally::Tree,
+};
 use crate::{
     event::Ask,
     wire,
@@ -131,24 +135,19 @@ impl Naive {
         all.into_iter().filter(|pod| of_core.contains(&pod.uid) || of_siblings.contains(&pod.uid)).collect()
     }
 
-    /// Each minimum of a group: how many of these are live and running that count for it, and how many of `victims` do.
-    fn minimums_of(
-        &self,
-        key: GroupKey,
-        crew: &[&PodObj],
-        victims: &[&PodObj],
-    ) -> Vec<(usize, usize, usize, bool)> {
+    /// True if `victims` leave enough of these that are live and running: for each minimum that one of them counts for,
+    /// unless enough other subgroups have theirs.
+    fn leave_enough(&self, key: GroupKey, crew: &[&PodObj], victims: &[&PodObj]) -> bool {
         let count = |of: Option<u8>, pods: &[&PodObj]| {
             let of_it = pods.iter().filter(|pod| pod.is_member(key) && pod.is_active());
             of_it.filter(|pod| of.is_none_or(|of| groups::subgroup(key.0, pod) == of)).count()
         };
-        let minimums = groups::minimums(&self.groups[&key]).into_iter();
-        minimums
-            .map(|(of, minimum)| {
-                let going = count(of, victims);
-                (minimum as usize, count(of, crew), going, going > 0)
-            })
-            .collect()
+        let keeps = |of: Option<u8>, minimum: u32| count(of, crew) - count(of, victims) >= minimum as usize;
+        let is_short = |of, minimum| count(of, victims) > 0 && !keeps(of, minimum);
+        let Minimums { all, each, parts } = groups::minimums(&self.groups[&key]);
+        let left = each.iter().filter(|(of, minimum)| keeps(Some(*of), *minimum)).count();
+        !is_short(None, all)
+            && (left >= parts || !each.iter().any(|(of, minimum)| is_short(Some(*of), *minimum)))
     }
 
     /// True if a pod may go together with these others, within its floor: a pod counts for one workload, though it may
@@ -158,18 +157,16 @@ impl Naive {
             victims.iter().copied().filter(|pod| self.workload(pod) == Some(key)).collect();
         let (all, crew) = (self.members(key), self.crew(key, pod));
         let own = if crew.len() == all.len() { of_it.clone() } else { Self::siblings(&of_it, pod) };
-        let are_enough = |crew: &[&PodObj], going: &[&PodObj]| {
-            let mut all = self.minimums_of(key, crew, going).into_iter();
-            all.all(|(minimum, running, going, counts)| !counts || running - going >= minimum)
-        };
-        self.can_spare_one(key, &crew) && are_enough(&crew, &own) && are_enough(&all, &of_it)
+        self.can_spare_one(key, &crew)
+            && self.leave_enough(key, &crew, &own)
+            && self.leave_enough(key, &all, &of_it)
     }
 
     fn has_all(&self, key: GroupKey, pods: &[&PodObj]) -> bool {
-        groups::minimums(&self.groups[&key]).into_iter().all(|(of, minimum)| {
-            let counts = |pod: &&&PodObj| of.is_none_or(|of| groups::subgroup(key.0, pod) == of);
-            pods.iter().filter(counts).count() >= minimum as usize
-        })
+        let Minimums { all, each, parts } = groups::minimums(&self.groups[&key]);
+        let count = |of: u8| pods.iter().filter(|pod| groups::subgroup(key.0, pod) == of).count();
+        let has = each.iter().filter(|(of, minimum)| count(*of) >= *minimum as usize).count();
+        pods.len() >= all as usize && has >= parts
     }
 
     /// A workload that may lose a pod and run on: it has all of its minimums, and has them without one of its pods.
