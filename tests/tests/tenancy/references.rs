@@ -203,6 +203,34 @@ async fn who_may_update_an_owner_or_its_finalizers_may_name_it() {
     manager.create(&of_job("manager")).await;
 }
 
+/// A search among so many references costs more than the API server allows an expression.
+#[tokio::test]
+async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() {
+    let world = off().await;
+    let namespace = &Namespace::new(world).await;
+    await_policy(world, namespace.name()).await;
+    let mut pod = pod(namespace.name(), "crowded");
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": true}]);
+    let pod = namespace.create(&pod).await;
+    let patch = async |operations: Value| {
+        let command =
+            ["patch", "pod", "crowded", "-n", namespace.name(), "--type=json", "--patch-file=/dev/stdin"];
+        let output = world.cluster.kubectl_with_input(&command, &operations.to_string()).await.unwrap();
+        output.success().unwrap();
+        namespace.patch(&pod, &json!({"metadata": {"managedFields": [{}]}})).await;
+    };
+    let owner = json!({"apiVersion": "a", "kind": "b", "name": "c", "uid": "d"});
+    let more = json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner});
+    for _ in 0..9 {
+        patch(json!(vec![more.clone(); 9_900])).await;
+    }
+    // the controller comes last: each search ends there
+    let from = "/metadata/ownerReferences/0";
+    patch(json!([{"op": "move", "from": from, "path": "/metadata/ownerReferences/-"}])).await;
+    namespace.patch(&pod, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+}
+
 #[tokio::test]
 async fn controllers_of_kubernetes_make_their_pods() {
     let world = off().await;
