@@ -43,6 +43,22 @@ fn privileged() -> Value {
 }
 
 #[tokio::test]
+async fn the_keepers_account_scales_no_stateful_set_down_while_that_deletes_its_claims() {
+    let world = off().await;
+    let admin = &Namespace::new(world).await;
+    let keeper = &with_all_rights(world, "tenure-keeper", admin.name()).await;
+    let set = workload("StatefulSet", admin.name(), "db", &json!({}), &json!({"schedulerName": "none"}));
+    let set = admin.create(&set).await;
+    let with = |replicas: u32, when_scaled: &str| json!({"spec": {"replicas": replicas, "persistentVolumeClaimRetentionPolicy": {"whenScaled": when_scaled}}});
+    admin.patch(&set, &with(2, "Delete")).await;
+    for other in [json!({"spec": {"replicas": 0}}), with(1, "Delete")] {
+        assert_refused(keeper.try_patch(&set, &other).await, "nothing but spec.replicas", &other);
+    }
+    keeper.patch(&set, &with(0, "Retain")).await;
+    keeper.patch(&set, &with(2, "Delete")).await;
+}
+
+#[tokio::test]
 async fn with_all_rights_the_keepers_account_pauses_and_notes_and_does_nothing_else() {
     let world = off().await;
     let admin = &Namespace::new(world).await;
