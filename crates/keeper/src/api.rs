@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::{
     kueue::{Lookup, WorkloadParts},
+    naming::could_exist,
     pause::{KEEPER_MANAGER, commands_path},
 };
 use tenure_service::{
@@ -36,7 +37,6 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use kinds::{KindMap, instead_of};
-use owner_lookup::could_exist;
 
 /// The most Workloads of one job that are read. A job has one, but any user may create others.
 const MOST_WORKLOADS: usize = 500;

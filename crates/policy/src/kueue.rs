@@ -179,10 +179,11 @@ pub fn paused_in_place<'m>(
 }
 
 /// Returns the job or the pod of a Workload: the name by which users know it. None for a group of
-/// pods.
+/// pods, and for a reference that no object could have.
 pub fn known_as(workload: &ObjectMeta) -> Option<&OwnerReference> {
     let of = workload.labels.as_ref()?.get(keys::KUEUE_JOB_UID_LABEL)?;
-    workload.owner_references.iter().flatten().find(|owner| owner.uid == *of)
+    let mut owners = workload.owner_references.iter().flatten();
+    owners.find(|owner| owner.uid == *of && naming::could_exist(owner))
 }
 
 /// Returns the object by which users know a paused owner: the job of a Workload of Kueue, else the
@@ -351,6 +352,21 @@ mod tests {
         assert_eq!(of(json!({"kueue.x-k8s.io/managed": "true"})).as_deref(), Some("Labelled(\"u\")"));
         let grouped = json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/pod-group-name": "g"});
         assert_eq!(of(grouped).as_deref(), Some("Named(\"g\")"));
+    }
+
+    #[test]
+    fn a_reference_that_no_object_could_have_names_no_job() {
+        let owner = |api_version: String| json!({"apiVersion": api_version, "kind": "Job", "name": "train", "uid": "job"});
+        let known = |owner: Value| {
+            let workload = workload_with("w", 0, &json!({"metadata": {"ownerReferences": [owner]}}));
+            let metadata: ObjectMeta = serde_json::from_value(workload["metadata"].clone()).unwrap();
+            known_as(&metadata).is_some()
+        };
+        assert!(known(owner("batch/v1".into())));
+        assert!(!known(owner(format!("{}/v1", "x".repeat(1_400_000)))));
+        assert!(!known(
+            json!({"apiVersion": "batch/v1", "kind": "J".repeat(70_000), "name": "train", "uid": "job"})
+        ));
     }
 
     #[test]

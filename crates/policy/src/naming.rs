@@ -2,7 +2,10 @@
 //! plugin use them, so that an object has the same name everywhere.
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use tenure_types::{paused::PausedRecord, projection::Pod};
+use tenure_types::{paused::PausedRecord, podgroup::LONGEST_NAME, projection::Pod};
+
+/// The most bytes of a version or a kind that Kubernetes allows.
+const LONGEST_LABEL: usize = 63;
 
 /// Returns the reference by which events name an object. A cluster-scoped object has no namespace.
 pub fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
@@ -65,4 +68,70 @@ pub fn command(verb: &str, object: &ObjectReference) -> String {
     let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
     let namespace = object.namespace.as_ref().map_or_else(String::new, |name| format!(" -n {name}"));
     format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
+}
+
+/// True if an owner reference could be that of a real object. Users can write any text in a
+/// reference, of any length, and that text becomes a part of paths, events and records. A group is at
+/// most as long as a name.
+pub fn could_exist(owner: &OwnerReference) -> bool {
+    let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+    if group.len().max(owner.name.len()).max(owner.uid.len()) > LONGEST_NAME
+        || version.len().max(owner.kind.len()) > LONGEST_LABEL
+    {
+        return false;
+    }
+    let is_name = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
+    };
+    // characters that may stand in a path as they are: some names have more than letters, digits,
+    // '-' and '.'
+    let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
+    (group.is_empty() || is_name(group))
+        && is_name(version)
+        && !matches!(owner.name.as_str(), "" | "." | "..")
+        && owner.name.chars().all(is_segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_exist_is_never_looked_for() {
+        let owner = |api_version: &str, name: &str| OwnerReference {
+            api_version: api_version.into(),
+            name: name.into(),
+            ..OwnerReference::default()
+        };
+        for (api_version, name) in
+            [("apps/v1", "a.b-c"), ("v1", "a"), ("example.com/v1alpha1", "system:a_B@c")]
+        {
+            assert!(could_exist(&owner(api_version, name)), "{api_version} {name}");
+        }
+        for api_version in
+            ["", "?", "apps?/v1", "apps#/v1", "a b/v1", "%zz/v1", "../v1", "apps/..", "a/b/c", "apps/"]
+        {
+            assert!(!could_exist(&owner(api_version, "a")), "{api_version}");
+        }
+        for name in ["", "a b", "a/b", "..", "a?b", "a%2fb", "a#b", "é"] {
+            assert!(!could_exist(&owner("v1", name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_kubernetes_allows_is_never_looked_for() {
+        let owner = |group: usize, version: usize, kind: usize, name: usize| OwnerReference {
+            api_version: format!("{}/{}", "g".repeat(group), "v".repeat(version)),
+            kind: "K".repeat(kind),
+            name: "n".repeat(name),
+            ..OwnerReference::default()
+        };
+        assert!(could_exist(&owner(253, 63, 63, 253)));
+        for (group, version, kind, name) in
+            [(254, 1, 1, 1), (1, 64, 1, 1), (1, 1, 64, 1), (1, 1, 1, 254), (66_000, 1, 1, 1)]
+        {
+            assert!(!could_exist(&owner(group, version, kind, name)), "{group} {version} {kind} {name}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use tenure_policy::{
     pause::OwnerObject,
 };
 use tenure_service::call::ApiError;
-use tenure_types::{podgroup::LONGEST_NAME, projection};
+use tenure_types::projection;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -82,30 +82,6 @@ fn selects(owner: &Value, labels: &BTreeMap<String, String>) -> bool {
     selector.and_then(|of| Selector::try_from(of).ok()).is_some_and(|selector| selector.matches(labels))
 }
 
-/// The most bytes of a version or a kind that Kubernetes allows.
-const LONGEST_LABEL: usize = 63;
-
-/// True if an owner reference could be that of a real object. Users can write any text in a
-/// reference, and that text becomes a part of a path. A group is at most as long as a name.
-pub(super) fn could_exist(owner: &OwnerReference) -> bool {
-    let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-    if group.len().max(owner.name.len()) > LONGEST_NAME || version.len().max(owner.kind.len()) > LONGEST_LABEL
-    {
-        return false;
-    }
-    let is_name = |part: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
-        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
-    };
-    // characters that may stand in a path as they are: some names have more than letters, digits,
-    // '-' and '.'
-    let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
-    (group.is_empty() || is_name(group))
-        && is_name(version)
-        && !matches!(owner.name.as_str(), "" | "." | "..")
-        && owner.name.chars().all(is_segment)
-}
-
 /// The time after which a refusal counts.
 const MEANT_AFTER: Duration = Duration::from_secs(4);
 
@@ -115,44 +91,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn what_cannot_exist_is_never_looked_for() {
-        let owner = |api_version: &str, name: &str| OwnerReference {
-            api_version: api_version.into(),
-            name: name.into(),
-            ..OwnerReference::default()
-        };
-        for (api_version, name) in
-            [("apps/v1", "a.b-c"), ("v1", "a"), ("example.com/v1alpha1", "system:a_B@c")]
-        {
-            assert!(could_exist(&owner(api_version, name)), "{api_version} {name}");
-        }
-        for api_version in
-            ["", "?", "apps?/v1", "apps#/v1", "a b/v1", "%zz/v1", "../v1", "apps/..", "a/b/c", "apps/"]
-        {
-            assert!(!could_exist(&owner(api_version, "a")), "{api_version}");
-        }
-        for name in ["", "a b", "a/b", "..", "a?b", "a%2fb", "a#b", "é"] {
-            assert!(!could_exist(&owner("v1", name)), "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_longer_than_kubernetes_allows_is_never_looked_for() {
-        let owner = |group: usize, version: usize, kind: usize, name: usize| OwnerReference {
-            api_version: format!("{}/{}", "g".repeat(group), "v".repeat(version)),
-            kind: "K".repeat(kind),
-            name: "n".repeat(name),
-            ..OwnerReference::default()
-        };
-        assert!(could_exist(&owner(253, 63, 63, 253)));
-        for (group, version, kind, name) in
-            [(254, 1, 1, 1), (1, 64, 1, 1), (1, 1, 64, 1), (1, 1, 1, 254), (66_000, 1, 1, 1)]
-        {
-            assert!(!could_exist(&owner(group, version, kind, name)), "{group} {version} {kind} {name}");
-        }
-    }
 
     #[test]
     fn an_owner_with_a_selector_owns_what_it_selects() {

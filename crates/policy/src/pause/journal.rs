@@ -5,7 +5,7 @@
 //! may write a journal: it decides on events and nothing else.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 use tenure_types::{
     journal::{AtEnd, GivenNotice, Journal, JournalAct, OwedPause},
@@ -65,7 +65,9 @@ pub fn journal_on(metadata: &ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         uid: metadata.uid.clone(),
         annotations: Some(keys.into_iter().filter_map(text).collect()),
-        owner_references: projection::controller(metadata).map(|controller| vec![controller.clone()]),
+        // only whether there is a controller counts: users may write one of any length
+        owner_references: projection::controller(metadata)
+            .map(|_| vec![OwnerReference { controller: Some(true), ..OwnerReference::default() }]),
         ..ObjectMeta::default()
     }
 }
