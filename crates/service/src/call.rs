@@ -145,14 +145,11 @@ impl ApiError {
         matches!(self, Self::Forbidden(_) | Self::Refused(_))
     }
 
-    /// True if the API server takes no more calls for a while.
+    /// True if the API server takes no more calls for a while. A 429 about an object isn't that: any
+    /// admission webhook may answer with it.
     pub fn is_throttled(&self) -> bool {
         let Self::Other(error) = self else { return false };
-        match &**error {
-            kube::Error::Api(status) => status.code == 429,
-            kube::Error::Service(cause) => cause.is::<Throttled>(),
-            _ => false,
-        }
+        matches!(&**error, kube::Error::Service(cause) if cause.is::<Throttled>())
     }
 
     /// Returns the time that the API server asks to wait before another try. Zero: it asks for

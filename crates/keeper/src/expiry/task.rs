@@ -115,9 +115,11 @@ mod tests {
     fn a_late_try_counts_if_the_owner_changes_each_time_or_the_api_server_fails_to_change_it() {
         let owner = OwnerReference::default;
         let webhook = || answer(500, "failed calling webhook \"of.tenant\"");
+        let denial = || answer(429, "admission webhook \"of.tenant\" denied the request");
         let in_the_way = [
             ActionFailure::Pause { owner: owner(), source: ApiError::Stale(String::new()) },
             ActionFailure::Pause { owner: owner(), source: webhook() },
+            ActionFailure::Pause { owner: owner(), source: denial() },
             ActionFailure::Pause { owner: owner(), source: ApiError::Timeout },
             ActionFailure::DeleteOwner { owner: owner(), source: ApiError::Stale(String::new()) },
             ActionFailure::DeleteOwner { owner: owner(), source: webhook() },
@@ -137,7 +139,6 @@ mod tests {
             ActionFailure::Api(answer(503, "the server is currently unable to handle the request")),
             ActionFailure::Delete(ApiError::Timeout),
             ActionFailure::Pause { owner: owner(), source: ApiError::NotLeading },
-            ActionFailure::Pause { owner: owner(), source: answer(429, "too many requests") },
             ActionFailure::DeleteOwner { owner: owner(), source: ApiError::NotLeading },
         ];
         for failure in &away {
