@@ -26,10 +26,10 @@ pub struct OwedHandBack {
 pub struct HandBacks(HashMap<Uid, OwedHandBack>);
 
 impl HandBacks {
-    /// Adds an owner, or removes an owner that bears no note of its own: controllers copy
-    /// annotations to other objects.
+    /// Adds an owner, or removes an owner that bears no note of its own, since controllers copy
+    /// annotations to other objects, or that is being deleted.
     pub fn apply(&mut self, uid: Uid, source: u16, metadata: &ObjectMeta) {
-        if !pause::is_owed(metadata) {
+        if metadata.deletion_timestamp.is_some() || !pause::is_owed(metadata) {
             self.delete(uid);
             return;
         }

@@ -71,14 +71,17 @@ impl PausedOwners {
         let text = |text: Option<&str>| text.unwrap_or_default().into();
         // any user can write a record: a longer text names no queue, and would only take memory
         let queue = Some(record.queue.as_str()).filter(|queue| queue.len() <= LONGEST_NAME);
-        let (known, returns) = (self.by_uid.get(&uid), Return::of(&record, metadata));
+        // an owner that is being deleted doesn't come back, and keeps those below it from coming back
+        let goes = metadata.deletion_timestamp.is_some();
+        let returns = if goes { Return::Never } else { Return::of(&record, metadata) };
+        let known = self.by_uid.get(&uid);
         let same = known.filter(|known| known.at == record.at && known.returns == returns);
         let paused = Paused {
             queue: names.shared(queue.unwrap_or_default()),
             family: record.queue_group.as_deref().and_then(Family::of),
             was_unready: pause::is_for_readiness(&record),
             returns,
-            stays: pause::stays(&record, metadata),
+            stays: !goes && pause::stays(&record, metadata),
             count: state.count,
             priority: state.priority.unwrap_or(0),
             at: record.at,
@@ -325,6 +328,23 @@ mod tests {
             ("d", None, true),
         ];
         assert_eq!(world.roots(), expected.map(|(queue, family, back)| (queue.to_owned(), family, back)));
+    }
+
+    #[test]
+    fn an_owner_that_is_being_deleted_never_comes_back() {
+        let mut world = World::new();
+        let requeue = r#"{"count": 1, "requeueAt": "2026-01-02T03:14:05Z"}"#;
+        let annotations =
+            json!({"tenure.dev/paused": record("a", None), "tenure.dev/requeue-state": requeue});
+        let deleted =
+            |at: Option<&str>| json!({"uid": "1", "annotations": annotations, "deletionTimestamp": at});
+        let mut returns = |at: Option<&str>| {
+            let metadata = serde_json::from_value(deleted(at)).unwrap();
+            world.paused.apply(Uid::of("1"), 7, &metadata, (None, Uid::of("1")), &mut world.names);
+            world.roots()
+        };
+        assert_eq!(returns(None), [("a".to_owned(), None, true)]);
+        assert_eq!(returns(Some("2026-01-02T03:05:00Z")), [("a".to_owned(), None, false)]);
     }
 
     #[test]
