@@ -44,8 +44,8 @@ also: a condition of CEL that an update must meet.
   {{- if has (list "spec" "persistentVolumeClaimRetentionPolicy" "whenScaled") .fields }}
   # a StatefulSet that is scaled down with this value deletes the claims of its pods: a pause sets another value first
   also: >-
-    (object.?spec.?persistentVolumeClaimRetentionPolicy.?whenScaled.orValue("Retain") != "Delete" ||
-    object.?spec.?replicas.orValue(1) >= oldObject.?spec.?replicas.orValue(1))
+    object.?spec.?persistentVolumeClaimRetentionPolicy.?whenScaled.orValue("Retain") != "Delete" ||
+    object.?spec.?replicas.orValue(1) >= oldObject.?spec.?replicas.orValue(1)
   {{- end }}
 {{- end }}
 {{- if $acts }}
