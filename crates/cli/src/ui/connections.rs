@@ -20,8 +20,8 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// The most connections at a time.
-pub const CONNECTIONS: usize = 64;
+/// The most connections at a time: an eighth of the files that a process may usually open.
+pub const CONNECTIONS: usize = 128;
 
 /// The timeout for the headers of a request, which starts when the connection is idle.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
