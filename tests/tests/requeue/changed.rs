@@ -53,10 +53,15 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
         Ok(None)
     };
     eventually("the first to be paused", DEADLINE, first).await.unwrap();
-    for job in &jobs {
-        namespace.patch(job, &json!({"metadata": {"labels": {"changed": "true"}}})).await;
-    }
-    let left = async || Ok(keeper.log().contains("its owner has just changed").then_some(()));
+    // until one changes between the keeper's read and its write
+    let mut times = 0;
+    let left = async || {
+        times += 1;
+        for job in &jobs {
+            namespace.patch(job, &json!({"metadata": {"labels": {"changed": times.to_string()}}})).await;
+        }
+        Ok(keeper.log().contains("its owner has just changed").then_some(()))
+    };
     eventually("one to be left alone", DEADLINE, left).await.unwrap();
     get_ready(&world, &namespace).await;
     let all_stable = async || {
