@@ -19,7 +19,7 @@ use tenure_types::{podgroup::PodGroupKind, projection, room::PodWithRoom, tensor
 /// The most bytes of the index for a pod. It was 340 before pods showed their ends and evidence.
 const GOAL: usize = 368;
 
-/// The most bytes of the index for a `PodGroup`, whatever its user writes.
+/// The most bytes of the index for any `PodGroup` that a user may write.
 const GROUP_GOAL: usize = 42 << 10;
 
 const LARGE_GROUPS: usize = 10;

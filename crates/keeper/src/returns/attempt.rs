@@ -90,7 +90,7 @@ impl Requeuer {
         // a return that was changed since the index saw it counts by its own time
         let is_same = record.at == paused.at && back == paused.returns;
         let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
-        // an owner that is only checked has pods, whatever the time is by now
+        // an owner that is only checked has pods, even if its time has come by now
         let at = at.filter(|_| lease.work.is_due);
         if at.is_none_or(|at| at > now) {
             return match pause::overtaken(object, &record) {
