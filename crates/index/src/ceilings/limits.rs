@@ -212,11 +212,15 @@ fn counting_queues(
     let allowed = all.filter_map(|queue| Some((objects.limits(family, queue)?.extensions, queue)));
     let allowed: Vec<(Allowance, &ArcStr)> = allowed.collect();
     let allowance = allowed.iter().map(|(allowance, _)| *allowance).reduce(Allowance::least);
-    // one for each value: the first of those that allow as little
+    // one for each value. Of several that allow as little, one that needn't be remembered comes first,
+    // and then the order of names decides: so the same queues follow from those that are remembered
+    let rank = |queue: &ArcStr| {
+        (![&ending, &pod.queues[family]].into_iter().flatten().any(|of| of == queue), queue.clone())
+    };
     let least = [
-        allowed.iter().min_by_key(|(of, _)| of.max_total),
-        allowed.iter().min_by_key(|(of, _)| of.auto_approve),
-        allowed.iter().min_by_key(|(of, _)| of.max_count.unwrap_or(u32::MAX)),
+        allowed.iter().min_by_key(|(of, queue)| (of.max_total, rank(queue))),
+        allowed.iter().min_by_key(|(of, queue)| (of.auto_approve, rank(queue))),
+        allowed.iter().min_by_key(|(of, queue)| (of.max_count.unwrap_or(u32::MAX), rank(queue))),
     ];
     let lending = least.into_iter().flatten().map(|(_, queue)| (*queue).clone()).collect();
     CountingQueues { placed, by_default, ending, lending, allowance: allowance.unwrap_or_default() }

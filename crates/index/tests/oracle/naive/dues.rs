@@ -538,13 +538,14 @@ impl Naive {
                 queue.filter(|queue| Some(*queue) != label || known.queue(family).is_some())
             };
             let ending = self.queue_of(pod, Family::Runai).filter(|queue| self.knows(Family::Runai, *queue));
-            // the first of several that allow as little
+            // of several that allow as little, one that needn't be remembered, or else the first by name
             let lenders = self.lenders(pod);
+            let rank = |queue: u8| (Some(queue) != ending && Some(queue) != pod.runai, queue);
             let least = [
-                lenders.iter().min_by_key(|(_, total, _)| *total),
+                lenders.iter().min_by_key(|(queue, total, _)| (*total, rank(*queue))),
                 // no queue has an autoApprove: all allow as little
-                lenders.first(),
-                lenders.iter().min_by_key(|(.., count)| count.unwrap_or(u32::MAX)),
+                lenders.iter().min_by_key(|(queue, ..)| rank(*queue)),
+                lenders.iter().min_by_key(|(queue, _, count)| (count.unwrap_or(u32::MAX), rank(*queue))),
             ];
             let lending = least.into_iter().flatten().map(|(queue, ..)| *queue);
             let bound = Bound {
