@@ -73,7 +73,7 @@ impl Snapshot {
         failed.into_values().collect()
     }
 
-    /// Adds whole objects. Those that can't be read lead to warnings.
+    /// Adds whole objects of a kind, and warns of objects that can't be read.
     fn take_whole(&mut self, kind: &ResourceKind, found: Vec<Result<Document, String>>) {
         let start = format!("{} ", kind.singular());
         let mut failed = self.left_out.iter().filter(|text| text.starts_with(&start)).count();

@@ -171,8 +171,9 @@ struct CountingQueues {
     placed: Option<ArcStr>,
     /// The name that the pod gives, if the default queue counts in its place.
     by_default: Option<ArcStr>,
-    /// The queue that ends the run: the one that the pod names. A queue that was fixed when the pod was bound, or
-    /// that evidence names, counts instead if its ceiling is shorter, or if nothing else names one.
+    /// The queue that ends the run: the one that the pod names. A queue that was fixed when the pod
+    /// was bound, or that evidence names, counts instead if its ceiling is shorter, or if nothing
+    /// else names one.
     ending: Option<ArcStr>,
     /// The queues that allow least beyond the ceiling, of all that the run has had. A queue with a
     /// short ceiling may allow much more time than others.
@@ -212,8 +213,8 @@ fn counting_queues(
     let allowed = all.filter_map(|queue| Some((objects.limits(family, queue)?.extensions, queue)));
     let allowed: Vec<(Allowance, &ArcStr)> = allowed.collect();
     let allowance = allowed.iter().map(|(allowance, _)| *allowance).reduce(Allowance::least);
-    // one for each value. Of several that allow as little, one that needn't be remembered comes first,
-    // and then the order of names decides: so the same queues follow from those that are remembered
+    // one queue for each value. If several allow as little, a queue that needn't be remembered comes
+    // first, else the first by name: a later call with the remembered queues finds the same ones
     let rank = |queue: &ArcStr| {
         (![&ending, &pod.queues[family]].into_iter().flatten().any(|of| of == queue), queue.clone())
     };
