@@ -14,7 +14,7 @@ use tenure_types::usage_record::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRec
 
 use crate::{
     cluster::{ConnectArgs, explain_given_by},
-    print::{OutputArgs, human, moment, printable, table},
+    print::{OutputArgs, amount, human, moment, printable, table},
 };
 
 /// Show what runs have used, by queue, resource and how they ended
@@ -187,17 +187,10 @@ fn seconds(millionths: u128) -> f64 {
     millionths as f64 / 1e6
 }
 
-/// Returns hours with three digits or more. Bytes are shown as GiB-hours.
+/// Returns hours of one unit, which are GiB-hours for bytes.
 fn hours(seconds: f64, resource: &str) -> String {
     let of_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
-    let unit = if of_bytes { f64::from(1 << 30) } else { 1.0 };
-    let hours = seconds / unit / 3_600.0;
-    match hours {
-        0.0 => "0".into(),
-        ..10.0 => format!("{hours:.2}"),
-        10.0..100.0 => format!("{hours:.1}"),
-        _ => format!("{hours:.0}"),
-    }
+    amount(seconds / 3_600.0 / if of_bytes { f64::from(1 << 30) } else { 1.0 })
 }
 
 #[cfg(test)]
