@@ -170,7 +170,9 @@ impl<C: ChangeCommand> Changer<C> {
 
     /// Returns the kind and the names of Kueue's Workloads that are to be changed in place of an
     /// object, and true if the object itself has no record of a pause. None: there is no such
-    /// Workload. A command that undoes a pause takes Workloads with the record of a pause alone.
+    /// Workload. A command that undoes a pause takes Workloads with the record of a pause alone. A
+    /// command that pauses takes no Workload of a running object if Kueue has admitted none: tenants
+    /// may write Workloads with any label and owner, but not their status.
     async fn workloads(&self, object: ObjectName<'_>) -> Result<Option<(&ResourceKind, Vec<String>, bool)>> {
         let of = object.kind.reference(object.name);
         // whether Kueue is asked depends on the object's kind alone
@@ -183,13 +185,24 @@ impl<C: ChangeCommand> Changer<C> {
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
+        if C::PAUSES && kueue::chosen(&found, &uid).is_none() && !self.is_paused(object).await? {
+            return Ok(None);
+        }
         // an elastic job has a Workload for each of its slices, and Kueue would go on with the next
         // slice
-        let pauses = |of: &OwnerObject<'_>| C::PAUSES && !has_record && kueue::is_active(*of);
+        let pauses = |of: &OwnerObject<'_>| C::PAUSES && kueue::is_active(*of);
         let is_meant = |of: &OwnerObject<'_>| of.record().is_some() || pauses(of);
         let workloads = kueue::owned(&found, &uid).into_iter().map(OwnerObject).filter(is_meant);
         let names: Vec<_> = workloads.map(|workload| kueue::refer_to(workload).name).collect();
         Ok((!names.is_empty()).then_some((kind, names, !has_record)))
+    }
+
+    /// True if an object is paused by a field of its own, no matter who has set the field.
+    async fn is_paused(&self, object: ObjectName<'_>) -> Result<bool> {
+        let api = object.kind.api::<WholeObject>(&self.cluster.client, Some(object.namespace));
+        let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
+        let of = object.kind.reference(object.name);
+        Ok(self.table.rules(&of).any(|rule| OwnerObject(&found.value).is_paused(rule)))
     }
 
     /// Changes one object, and prints a line about it. `of` stands behind its name.

@@ -11,7 +11,7 @@ use tenure_tests::{
 };
 
 use super::{
-    queue,
+    job, queue,
     standin::{admitted, workload_of},
     tenure, world,
 };
@@ -85,6 +85,48 @@ async fn all_workloads_of_an_elastic_job_are_deactivated_and_resumed_together() 
             assert_eq!(namespace.field(slice, "spec.active").await, json!(is_active), "{command}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_person_stops_a_job_itself_that_runs_without_an_admitted_workload() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let job = distinct(workload("Job", namespace.name(), "train", &json!({}), &Value::Null), "train");
+    let job = namespace.create(&job).await;
+    // as a tenant can make one, who doesn't write the status
+    let forged = namespace.create(&workload_of("v1beta2", &job, "never-admitted")).await;
+    let said = tenure(world, &namespace, &["deactivate", "job/train"]).await;
+    assert_eq!(said, "job.batch/train deactivated (spec.suspend: true)\n");
+    assert_ne!(namespace.field(&forged, "spec.active").await, json!(false));
+}
+
+#[tokio::test]
+async fn a_record_that_a_tenant_forges_on_a_job_keeps_no_person_from_stopping_its_workload() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let mut job = distinct(workload("Job", namespace.name(), "train", &json!({}), &Value::Null), "train");
+    let record = json!({
+        "reason": "MaxDurationExceeded", "at": jiff::Timestamp::now(), "queue": namespace.name(),
+        "field": "spec.suspend", "value": true, "previousValue": false,
+    });
+    job["metadata"]["annotations"] = json!({"tenure.dev/paused": record.to_string()});
+    let job = namespace.create(&job).await;
+    let real = namespace.create(&workload_of("v1beta2", &job, "real")).await;
+    namespace.patch_status(&real, &admitted(true)).await;
+    tenure(world, &namespace, &["deactivate", "job/train"]).await;
+    assert_eq!(namespace.field(&real, "spec.active").await, json!(false));
+}
+
+#[tokio::test]
+async fn a_person_deactivates_the_workload_of_a_job_that_waits_for_quota() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let job = job(&namespace, "train", &json!({})).await;
+    let waits = namespace.create(&workload_of("v1beta2", &job, "waits")).await;
+    let said = tenure(world, &namespace, &["deactivate", "job/train"]).await;
+    let expected = "workload.kueue.x-k8s.io/waits, by which Kueue runs job.batch/train, deactivated";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(namespace.field(&waits, "spec.active").await, json!(false));
 }
 
 #[tokio::test]
