@@ -11,7 +11,7 @@ use crate::{
 /// `1x150` is always 1, `0+2x150` grows by 2, and of `_x140 1x10` there is none before minute 140.
 struct Case(&'static str, &'static [&'static str], &'static [&'static str]);
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 18] = [
     Case(
         "TenureNoKeeperLeads",
         &[r#"tenure_keeper_leader{pod="a"} 0x150"#],
@@ -119,6 +119,17 @@ const CASES: [Case; 17] = [
         &[
             r#"tenure_webhook_config_last_reload_successful{pod="a"} 1x150"#,
             r#"tenure_keeper_config_last_reload_successful{pod="b"} 1x150"#,
+        ],
+    ),
+    Case(
+        "TenureConfiguredQueuesMissing",
+        &[
+            r#"tenure_keeper_configured_queues_missing{pod="a"} 1x150"#,
+            r#"tenure_webhook_configured_queues_missing{pod="b"} 0x150"#,
+        ],
+        &[
+            r#"tenure_keeper_configured_queues_missing{pod="a"} 1x140 0x10"#,
+            r#"tenure_webhook_configured_queues_missing{pod="b"} 0x150"#,
         ],
     ),
     Case(
