@@ -24,6 +24,13 @@ const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::fr
 /// The longest wait that the API server may ask for. It asks for 32 seconds at most.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
+/// The beginnings of the errors of etcd, and of its client, about an object that is too large to be
+/// stored. An error that an admission webhook repeats begins in another way.
+const TOO_LARGE: [&str; 2] = [
+    "etcdserver: request is too large",
+    "rpc error: code = ResourceExhausted desc = trying to send message larger than max",
+];
+
 /// The API server refuses calls for a while: a 429 with plain text as its body. kube drops the
 /// headers of an answer, so this error keeps the time in `Retry-After`. A 429 about an object is a
 /// `Status` instead, which contains the time.
@@ -89,6 +96,9 @@ pub enum ApiError {
     /// The API server, an admission webhook or a policy refuses the call.
     #[error("refused: {0}")]
     Refused(String),
+    /// With this change, the object would be too large to be stored, or its annotations too long.
+    #[error("too large: {0}")]
+    TooLarge(String),
     /// This process doesn't lead. If it led when a write began, the write may have been done.
     #[error("not the leader")]
     NotLeading,
@@ -128,8 +138,7 @@ impl ApiError {
             400 | 422 if has("unknown field") => Self::UnknownField(status.message),
             // the answer to an apply
             500 if has("field not declared in schema") => Self::UnknownField(status.message),
-            // the answer when etcd's limit is exceeded
-            500 if has("request is too large") => Self::Refused(status.message),
+            _ if is_too_large(&status) => Self::TooLarge(status.message),
             409 if status.is_already_exists() => Self::AlreadyExists(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
             409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
@@ -142,7 +151,7 @@ impl ApiError {
     /// True if the API server, an admission webhook or a policy has refused the call: then nothing
     /// was done.
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Forbidden(_) | Self::Refused(_))
+        matches!(self, Self::Forbidden(_) | Self::Refused(_) | Self::TooLarge(_))
     }
 
     /// True if the API server takes no more calls for a while. A 429 about an object isn't that: any
@@ -168,6 +177,16 @@ impl ApiError {
 /// which may read like a field.
 fn is_about(status: &Status, field: &str) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == field)
+}
+
+/// True if the API server itself finds an object too large. An admission webhook may answer with any
+/// code, but not with such a message.
+fn is_too_large(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    let is_too_long = status.code == 422
+        && !status.message.starts_with("admission webhook")
+        && causes.any(|cause| cause.field == "metadata.annotations" && cause.reason == "FieldValueTooLong");
+    is_too_long || TOO_LARGE.iter().any(|beginning| status.message.starts_with(beginning))
 }
 
 /// Returns the fields that made an apply fail because other managers own them. None: it failed for
@@ -229,6 +248,30 @@ mod tests {
         assert!(of(422, full, &["metadata.annotations"]).is_refusal());
         assert!(of(422, full, &[]).is_refusal());
     }
+
+    #[test]
+    fn an_object_is_too_large_only_if_the_api_server_itself_says_so() {
+        let full = "Pod \"admission webhook\" is invalid: metadata.annotations: Too long: may not be more than 262144 bytes";
+        let webhook = "admission webhook \"a.b.c\" denied the request: ";
+        let of = |code: u16, message: &str, reason: &str| -> ApiError {
+            let cause = json!({"reason": reason, "message": "a", "field": "metadata.annotations"});
+            let status = json!({"status": "Failure", "code": code, "message": message, "details": {"causes": [cause]}});
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap())).into()
+        };
+        for (code, message) in [(500, TOO_LARGE[0]), (500, TOO_LARGE[1]), (400, TOO_LARGE[0]), (422, full)] {
+            let error = of(code, message, "FieldValueTooLong");
+            assert!(matches!(error, ApiError::TooLarge(_)) && error.is_refusal(), "{message}");
+        }
+        for (code, message) in [(500, TOO_LARGE[0]), (413, "Request entity too large"), (422, full)] {
+            let error = of(code, &format!("{webhook}{message}"), "FieldValueTooLong");
+            assert!(!matches!(error, ApiError::TooLarge(_)), "{message}");
+        }
+        let failed =
+            "Internal error occurred: failed calling webhook \"a.b.c\": etcdserver: request is too large";
+        assert!(of(500, failed, "").is_open());
+        assert!(matches!(of(422, full, "FieldValueInvalid"), ApiError::Refused(_)));
+    }
+
     #[test]
     fn only_the_reason_tells_an_object_that_exists_from_a_conflict() {
         let of = |reason: &str| -> ApiError {
