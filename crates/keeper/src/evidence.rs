@@ -4,24 +4,33 @@
 //!
 //! `Args::write` runs the [`EvidenceWriter`] while this keeper leads. The index remembers these
 //! facts as long as a pod runs, and the annotation hands them to the next keeper. The API server
-//! lets no tenant change the annotation of a bound pod.
+//! lets no tenant change the annotation of a bound pod. A tenant may make a pod so large that the
+//! annotation has no room: after all tries, such a pod is deleted.
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::DeleteParams;
 use serde_json::json;
 use tenure_index::{CeilingIndex, MissingEvidence, Uid};
+use tenure_policy::{judge::TRIES, naming::reference, pause::DELETED_FULL, reason::EventReason};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Work, WorkLoop, WorkQueue},
 };
-use tenure_types::keys;
+use tenure_types::{keys, wait::Wait};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
-use crate::{api::refer, handles::Handles, limit::WriteLimit};
+use crate::{
+    api::refer,
+    events::{DELETING, EventRecord},
+    handles::Handles,
+    limit::WriteLimit,
+};
 
 /// The time between two checks for pods that lack their evidence.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -35,8 +44,10 @@ const RETRY_REFUSED: Duration = Duration::from_hours(1);
 /// The controller of evidence.
 pub struct EvidenceWriter {
     pub handles: Arc<Handles>,
-    /// The limit of annotations.
+    /// The limit of annotations and deletions.
     pub limit: WriteLimit,
+    /// The waits after tries to annotate a pod that has no room.
+    pub retry_full: Wait,
 }
 
 /// A pod that lacks its evidence.
@@ -70,17 +81,17 @@ impl EvidenceWriter {
         let fill = || {
             queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(PodWithoutEvidence));
         };
-        let note = async |lease: Lease<PodWithoutEvidence>| {
-            let after = self.note(&lease).await;
-            lease.again(after);
+        let note = async |lease: Lease<PodWithoutEvidence>| match self.note(&lease).await {
+            Some(after) => lease.again(after),
+            None => lease.failed_with(self.retry_full),
         };
         let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(fill, async || sleep(POLL_INTERVAL).await, note).await;
     }
 
-    /// Annotates a pod, and returns the time until the next try. If the write has worked, the index
-    /// won't name the pod any more.
-    async fn note(&self, lease: &Lease<PodWithoutEvidence>) -> Duration {
+    /// Annotates a pod, and returns the time until the next try. None: the pod has no room for the
+    /// annotation. If the write has worked, the index won't name the pod any more.
+    async fn note(&self, lease: &Lease<PodWithoutEvidence>) -> Option<Duration> {
         let MissingEvidence { uid, namespace, name, evidence } = &lease.work.0;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
@@ -88,16 +99,16 @@ impl EvidenceWriter {
         let patch =
             json!({"metadata": {"uid": pod.uid, "annotations": {keys::EVIDENCE_ANNOTATION: evidence}}});
         if !self.handles.gate.is_open() {
-            return POLL_INTERVAL;
+            return Some(POLL_INTERVAL);
         }
         match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
                 info!(%namespace, pod = %name, %evidence, "Noted on a pod what ends its run");
-                POLL_INTERVAL
+                Some(POLL_INTERVAL)
             }
             Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
                 debug!(%namespace, pod = %name, error = with_causes(&error), "Not noted");
-                POLL_INTERVAL
+                Some(POLL_INTERVAL)
             }
             Err(api_error) => {
                 if api_error.is_open() {
@@ -105,9 +116,58 @@ impl EvidenceWriter {
                 }
                 let error = with_causes(&api_error);
                 warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
-                if matches!(api_error, ApiError::Refused(_)) { RETRY_REFUSED } else { RETRY }
+                match api_error {
+                    ApiError::TooLarge(_) => {
+                        if lease.failures >= u32::from(TRIES) {
+                            Box::pin(self.delete(lease, &pod)).await;
+                        }
+                        None
+                    }
+                    ApiError::Refused(_) => Some(RETRY_REFUSED),
+                    _ => Some(RETRY),
+                }
             }
         }
+    }
+
+    /// Deletes a pod that has no room for the annotation, and logs the result.
+    async fn delete(&self, lease: &Lease<PodWithoutEvidence>, pod: &OwnerReference) {
+        let MissingEvidence { namespace, name, .. } = &lease.work.0;
+        match self.try_to_delete(lease, pod).await {
+            Ok(true) => {
+                warn!(%namespace, pod = %name, "Deleted a pod that has no room for a note of what ends its run");
+                let (object, reason) = (reference(pod, Some(namespace)), EventReason::EvidenceRefused);
+                let (note, now) = (DELETED_FULL.to_owned(), self.handles.now());
+                self.handles.events.extend([EventRecord::new(&object, reason, DELETING, note, now)]);
+            }
+            Ok(false) => {}
+            Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
+                debug!(%namespace, pod = %name, error = with_causes(&error), "Not deleted");
+            }
+            Err(error) => {
+                let error = with_causes(&error);
+                error!(%namespace, pod = %name, error, "Failed to delete a pod that has no room for a note of what ends its run: will try again");
+            }
+        }
+    }
+
+    /// Deletes a pod. A grace period beyond the longest is shortened. Returns false if the watches
+    /// aren't fresh: then nothing was done.
+    async fn try_to_delete(
+        &self,
+        lease: &Lease<PodWithoutEvidence>,
+        pod: &OwnerReference,
+    ) -> Result<bool, ApiError> {
+        let (namespace, Handles { objects, gate, .. }) = (lease.work.namespace(), &*self.handles);
+        let found = lease.watch(objects.pod(namespace, &pod.name)).await?;
+        self.limit.until_ready().await;
+        if !gate.is_open() {
+            return Ok(false);
+        }
+        let grace_period_seconds = self.handles.shortened_grace(&found);
+        let how = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
+        lease.watch(objects.delete(namespace, pod, None, how)).await?;
+        Ok(true)
     }
 }
 

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tenure_service::clock::ServerClock;
+use tenure_types::projection::Pod;
 
 use crate::{
     api::ObjectClient,
@@ -71,6 +72,14 @@ impl Handles {
     /// Returns the time by the API server's clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Returns the longest grace period, in seconds, if the pod's own is longer. None: the pod's
+    /// own applies.
+    pub fn shortened_grace(&self, pod: &Pod) -> Option<u32> {
+        let longest = self.longest_termination.as_secs();
+        let own = pod.spec.termination_grace_period_seconds?;
+        u32::try_from(longest).ok().filter(|_| own > longest)
     }
 
     /// Creates a write limit for one controller, so that no controller delays another.

@@ -28,7 +28,7 @@ use crate::{
 
 /// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
 /// refuses those in `refuses-…`. In `stale-…` there is always another version, and in `drops-…` nothing is changed.
-/// It fails reads in `unread-…`, and forbids those in `forbids-…`. In `gone-…` there is nothing to read.
+/// It fails reads in `unread-…`, and forbids those in `forbids-…`. In `gone-…` there is nothing to read. In `full-…` no object has room for more.
 #[derive(Clone, Default)]
 pub struct Server(pub Arc<Mutex<State>>);
 
@@ -36,8 +36,9 @@ pub struct Server(pub Arc<Mutex<State>>);
 pub struct State {
     /// The pods that were read.
     pub read: Vec<String>,
-    /// The pods that were written.
+    /// The pods that were written or deleted.
     pub written: Vec<String>,
+    pub deleted: Vec<String>,
     pub under_way: BTreeSet<String>,
 }
 
@@ -115,6 +116,13 @@ impl Server {
             if namespace.starts_with(failing) {
                 return (code, failure(code));
             }
+        }
+        if method == Method::DELETE {
+            self.0.lock().deleted.push(object.to_owned());
+        } else if namespace.starts_with("full-") {
+            let mut full = failure(500);
+            full["message"] = json!("etcdserver: request is too large");
+            return (500, full);
         }
         if !namespace.starts_with("drops-") {
             let mut annotations = sent["metadata"]["annotations"].clone();

@@ -42,9 +42,9 @@ pub use hand_back::{
 pub use held::held_fields;
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, journal_on, with_act};
 pub use messages::{
-    DELETED_MESSAGE, PodDeletionCause, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
-    dry_run, events, held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid,
-    owner_deleted, owner_deleted_in_words, return_refused, undone, unknown_queue, unused_label,
+    DELETED_FULL, DELETED_MESSAGE, PodDeletionCause, RunEnd, approaching, came_back, deleted_in_words,
+    deleted_unready, dry_run, events, held_up, in_words, job_deleted, job_kept, message, noted, own_ignored,
+    own_invalid, owner_deleted, owner_deleted_in_words, return_refused, undone, unknown_queue, unused_label,
 };
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};

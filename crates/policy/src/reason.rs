@@ -89,6 +89,8 @@ reasons! {
     ExtensionUsed: normal("");
     /// A run has ended before its request for more time was decided.
     ExtensionExpired: warning("");
+    /// A pod was deleted, because it has no room for the evidence that bounds its run.
+    EvidenceRefused: warning("");
     /// Pods weren't ready in time.
     EvictedDueToPodsReadyTimeout: warning("");
     /// A workload has come back as often as it may, and stays paused.

@@ -214,6 +214,40 @@ async fn annotations_of_a_pod_leave_room_for_its_evidence() {
     .await;
 }
 
+#[tokio::test]
+async fn pod_that_no_evidence_fits_into_ends_after_all_tries() {
+    let tenant = &Tenant::new(up().await).await;
+    let [labels, annotations] = member(KINDS[0], "later");
+    let mut full = pod(tenant, "full", &labels, &annotations);
+    full["spec"]["containers"][0]["env"] = json!([{"name": "FULL", "value": "x".repeat(1_400_000)}]);
+    let full = tenant.create(&full).await;
+    let runs = async || Ok((tenant.field(&full, "status.phase").await == "Running").then_some(()));
+    eventually("the pod to run", DEADLINE, runs).await.unwrap();
+    fill(tenant, &full).await;
+    // from now on the pod lacks evidence
+    tenant.create(&group(tenant, KINDS[0], "later", &json!({"queue": "long"}))).await;
+    await_ended(tenant, &full).await;
+    let expected = "Pod/full: Deleted because the pod is too large for annotation tenure.dev/evidence, which bounds its run. Create it again with a smaller spec, or with fewer labels and annotations";
+    assert_eq!(tenant.await_events_of("EvidenceRefused", 1).await, [expected]);
+}
+
+/// Annotates a pod until the API server stores no more. Leaves the few bytes that a deletion takes.
+async fn fill(tenant: &Tenant<'_>, pod: &DynamicObject) {
+    let full = |length: usize| json!({"metadata": {"annotations": {"example.com/full": "x".repeat(length)}}});
+    let (mut fits, mut too_long) = (0, 200_000);
+    while fits + 1 < too_long {
+        let length = usize::midpoint(fits, too_long);
+        match tenant.try_patch(pod, &full(length)).await {
+            Ok(_) => fits = length,
+            Err(refused) => {
+                assert_eq!(refused.message, "etcdserver: request is too large");
+                too_long = length;
+            }
+        }
+    }
+    tenant.patch(pod, &full(fits - 60)).await;
+}
+
 /// Else no annotation had room for evidence of the queue.
 #[tokio::test]
 async fn pod_group_names_no_queue_that_is_longer_than_a_name() {

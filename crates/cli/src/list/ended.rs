@@ -50,6 +50,7 @@ impl EndedRow {
         let of_event = EventReason::named(&reason)?;
         let is_end = [
             EventReason::RunEnded,
+            EventReason::EvidenceRefused,
             EventReason::EvictedDueToPodsReadyTimeout,
             EventReason::DeactivatedDueToRequeuingLimitExceeded,
         ];

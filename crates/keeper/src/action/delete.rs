@@ -13,7 +13,6 @@ use tenure_policy::{
     reason::EventReason,
 };
 use tenure_service::call::{ApiError, persist};
-use tenure_types::projection::Pod;
 use tracing::warn;
 
 use super::{
@@ -57,8 +56,8 @@ impl Pauser {
             return Ok(ActResult::silent(act));
         }
         let ending = self.handles.usage.ending(work.batch.task, [first.uid], self.handles.now());
-        let how =
-            DeleteParams { grace_period_seconds: self.shortened_grace(&found), ..DeleteParams::default() };
+        let grace_period_seconds = self.handles.shortened_grace(&found);
+        let how = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
         match self.handles.objects.delete(&first.namespace, &pod, None, how).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(nothing("the pod is gone or another one", BatchCoverage::Gone));
@@ -89,14 +88,6 @@ impl Pauser {
         }
         let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
         owed.into_iter().chain(unrecorded).collect()
-    }
-
-    /// Returns the longest grace period, in seconds, if the pod's own is longer. None: the pod's
-    /// own applies.
-    fn shortened_grace(&self, pod: &Pod) -> Option<u32> {
-        let longest = self.handles.longest_termination.as_secs();
-        let own = pod.spec.termination_grace_period_seconds?;
-        u32::try_from(longest).ok().filter(|_| own > longest)
     }
 
     /// Deletes an owner in place of a pause, after its events were written. Deletes only the

@@ -20,7 +20,8 @@ async fn members(failing: &str, count: usize) -> (EvidenceWriter, Server) {
         });
     }
     let Keeper { handles, server } = keeper;
-    (EvidenceWriter { limit: handles.limit(), handles }, server)
+    let retry_full = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
+    (EvidenceWriter { limit: handles.limit(), handles, retry_full }, server)
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,5 +40,23 @@ async fn a_pod_that_could_not_be_annotated_is_tried_again_after_a_minute_or_an_h
         let passed = sleep(Duration::from_secs(150 * minutes));
         until(evidence.run(&lead, &shutdown), passed).await;
         assert_eq!(server.writes(&format!("{failing}0")), 3, "{failing}");
+        assert!(server.0.lock().deleted.is_empty(), "{failing}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_after_all_tries() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    let (evidence, server) = members("full-", 1).await;
+    let events = &evidence.handles.events;
+    let told = async {
+        while events.clear().iter().all(|event| event.reason != EventReason::EvidenceRefused) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = until(evidence.run(&lead, &shutdown), told).await;
+    // jitter shortens each of the nine waits by up to a half
+    assert!((Duration::from_secs(137)..Duration::from_mins(5)).contains(&waited), "{waited:?}");
+    let pod = server.0.lock().deleted.first().cloned().unwrap();
+    assert_eq!(server.writes(&pod), usize::from(TRIES) + 2, "one more try, and the deletion");
 }

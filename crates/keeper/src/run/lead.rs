@@ -11,6 +11,7 @@ use tenure_service::{
     leadership::Election,
     work::{PROMPT, WorkLimits, WorkQueue},
 };
+use tenure_types::wait::Wait;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -87,7 +88,12 @@ impl Args {
         let (lead, handles, client) = (&shared.gate.lead, || Arc::clone(shared), shared.client.clone());
         let namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
         let store = RecordStore::new(client, namespace, self.usage_config_map.clone());
-        let evidence = EvidenceWriter { handles: handles(), limit: shared.limit() };
+        let first = self.retry_after.unsigned_abs();
+        let evidence = EvidenceWriter {
+            handles: handles(),
+            limit: shared.limit(),
+            retry_full: Wait { first, last: first.saturating_mul(8) },
+        };
         let extensions = ExtensionController { handles: handles(), limit: shared.limit() };
         let terminations = Terminations { handles: handles(), limit: shared.limit() };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };

@@ -135,6 +135,9 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// The note of the event on a pod that was deleted because it has no room for evidence.
+pub const DELETED_FULL: &str = "Deleted because the pod is too large for annotation tenure.dev/evidence, which bounds its run. Create it again with a smaller spec, or with fewer labels and annotations";
+
 /// The note of the event on a pod that was deleted for its ceiling.
 pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDuration defined in Queue";
 
