@@ -212,7 +212,7 @@ impl Deadlines {
         pod.notice = NoticeProgress::plan(pod.notice.take(), pod.created, ceiling.as_ref());
         pod.unready = Unready::plan(pod.unready.take(), ready_until);
         pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
-        pod.expiry.plan(ceiling);
+        pod.expiry.plan(ceiling, lost);
         self.moved_ends.as_mut().map(|moved| moved.insert(uid));
         self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());

@@ -592,6 +592,74 @@ fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
     assert_eq!(index.next_batch(at(200)).unwrap().first.attempts, 1);
 }
 
+/// A pod with a ceiling of ten seconds, which runs on after some tries to end it. The next try is at 16.
+fn tried_in_vain() -> CeilingIndex {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.know_queues();
+    index.apply_pod(&pod("a", &json!({})));
+    try_in_vain(&mut index, 11, ActionOutcome::Acted);
+    index
+}
+
+/// Tries to end the run, and returns the number of tries before.
+fn try_in_vain(index: &mut CeilingIndex, now: i64, outcome: ActionOutcome) -> u8 {
+    let group = index.next_batch(at(now)).unwrap();
+    index.record_outcome(&group, BatchCoverage::All, outcome, at(now));
+    group.first.attempts
+}
+
+#[test]
+fn a_run_that_is_given_more_time_gets_all_tries_again_at_its_new_end() {
+    for (ceiling, expected) in [("10s", 1), ("9s", 1), ("16s", 1), ("17s", 0), ("10m", 0)] {
+        let mut index = tried_in_vain();
+        tensorstack(&mut index, ceiling);
+        assert_eq!(try_in_vain(&mut index, 700, ActionOutcome::Acted), expected, "{ceiling}");
+    }
+}
+
+#[test]
+fn a_try_that_ends_after_the_end_has_moved_does_not_count_at_the_new_end() {
+    let mut index = tried_in_vain();
+    let group = index.next_batch(at(17)).unwrap();
+    tensorstack(&mut index, "10m");
+    assert_eq!(index.next_batch(at(17)), None);
+    index.record_outcome(&group, BatchCoverage::All, ActionOutcome::Acted, at(18));
+    assert_eq!(try_in_vain(&mut index, 601, ActionOutcome::Acted), 0);
+}
+
+#[test]
+fn a_run_whose_end_moves_to_and_fro_has_all_tries_behind_it_soon_after_its_last_end() {
+    let mut index = tried_in_vain();
+    let mut tries = 0;
+    for now in 12..600 {
+        tensorstack(&mut index, if now % 2 == 0 { "10s" } else { "5m" });
+        if index.next_batch(at(now)).is_some() {
+            tries = try_in_vain(&mut index, now, ActionOutcome::Acted);
+        }
+    }
+    assert_eq!(tries, 9, "within five minutes of the last end");
+}
+
+#[test]
+fn a_queue_that_is_missing_for_a_moment_forgets_no_try() {
+    let mut index = tried_in_vain();
+    index.change_queues(at(12), |index| index.delete_queue(Family::Tensorstack, "demo"));
+    assert_eq!(index.next_batch(at(20)), None);
+    index.change_queues(at(21), |index| tensorstack(index, "10s"));
+    assert_eq!(try_in_vain(&mut index, 22, ActionOutcome::Acted), 1);
+}
+
+#[test]
+fn a_pod_that_changes_its_controller_after_a_final_outcome_keeps_its_tries() {
+    let mut index = tried_in_vain();
+    assert_eq!(try_in_vain(&mut index, 17, ActionOutcome::Final), 1);
+    let owner =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
+    index.apply_pod(&pod("a", &json!({"metadata": {"ownerReferences": owner}})));
+    assert_eq!(try_in_vain(&mut index, 18, ActionOutcome::Acted), 1);
+}
+
 #[test]
 fn an_owner_that_goes_takes_its_ceiling_from_its_own_pods_only() {
     let mut index = index();

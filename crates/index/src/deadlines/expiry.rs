@@ -75,8 +75,14 @@ impl Default for Expiry {
 impl Expiry {
     /// Sets the ceiling that applies now. The queue of the last ceiling is kept, since the
     /// withdrawal of a notice names it.
-    pub fn plan(&mut self, ceiling: Option<Ceiling>) {
+    ///
+    /// A run that was given more time gets all tries again at its new end. `lost` is the end that
+    /// was past when a queue went missing: such a run keeps its tries.
+    pub fn plan(&mut self, ceiling: Option<Ceiling>, lost: Option<i64>) {
         self.at = ceiling.as_ref().map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
+        if lost.is_none() {
+            self.step.tries.forget_before(self.at);
+        }
         if let Some(ceiling) = ceiling {
             self.queue = ceiling.queue;
         }
@@ -159,10 +165,13 @@ pub struct Unready {
 }
 
 impl Unready {
-    /// Sets the time by which the workload must be ready, and keeps the tries so far. None for
-    /// `until`: there is no such time.
+    /// Sets the time by which the workload must be ready. A workload that was given more time gets
+    /// all tries again. None for `until`: there is no such time.
     pub fn plan(known: Option<Box<Self>>, until: Option<ReadyUntil>) -> Option<Box<Self>> {
         let mut unready = if until.is_some() { known.unwrap_or_default() } else { known? };
+        if let Some(until) = &until {
+            unready.step.tries.forget_before(milliseconds_up(until.at));
+        }
         unready.until = until;
         Some(unready)
     }

@@ -193,6 +193,16 @@ impl Tries {
         (self.in_vain, self.failed) = (0, 0);
     }
 
+    /// Forgets the tries if the end has moved to `end` since, beyond the time of the next try: they
+    /// were made for an earlier end. After a final outcome, all tries count as before.
+    pub fn forget_before(&mut self, end: i64) {
+        let next = self.not_before();
+        // 0: there was no try, or another one was allowed after a final outcome
+        if next > 0 && next < end {
+            self.forget();
+        }
+    }
+
     /// Allows another try after a final outcome. Earlier tries count as before.
     pub fn revive(&mut self) {
         if self.not_before == Self::NEVER {

@@ -114,6 +114,7 @@ impl Pair {
         self.model.observe();
         self.seen.note("graced", self.model.graced());
         self.seen.note("lost", self.model.lost());
+        self.seen.note("tries forgotten", self.model.forgotten_tries);
         self.placement.step(event, &mut self.seen)?;
         self.compare_due()?;
         self.compare_work()?;

@@ -37,7 +37,7 @@ fn done(place: u8) -> Event {
 fn an_act_counts_also_for_a_pod_that_has_left_its_queue_and_come_back_meanwhile() {
     agrees(&[
         queue(0, 1),
-        queue(1, 100),
+        queue(1, 5),
         Event::Pod(pod(1, Some(0))),
         Event::Pass(2_000),
         Event::Take(0),
@@ -51,6 +51,56 @@ fn an_act_counts_also_for_a_pod_that_has_left_its_queue_and_come_back_meanwhile(
         Event::Pod(pod(2, Some(0))),
         Event::Take(2),
     ]);
+}
+
+/// A pod that an act has not ended at its ceiling of a second.
+fn tried_in_vain() -> Vec<Event> {
+    vec![queue(0, 1), Event::Pod(pod(1, Some(0))), Event::Pass(2_000), Event::Take(0), done(0)]
+}
+
+#[test]
+fn a_run_that_is_given_more_time_gets_all_tries_again_at_its_new_end() {
+    let mut events = tried_in_vain();
+    events.extend([queue(0, 100), Event::Pass(200_000), Event::Take(0)]);
+    agrees(&events);
+}
+
+#[test]
+fn an_end_that_moves_by_less_than_the_wait_for_the_next_try_forgets_none() {
+    let mut events = tried_in_vain();
+    events.extend([queue(0, 6), Event::Pass(10_000), Event::Take(0)]);
+    agrees(&events);
+}
+
+#[test]
+fn a_queue_that_is_missing_for_a_moment_forgets_no_try() {
+    let mut events = tried_in_vain();
+    events.extend([Event::DeleteTensorstack(0), Event::Pass(1_000), queue(0, 1), Event::Pass(9_000)]);
+    events.push(Event::Take(0));
+    agrees(&events);
+}
+
+#[test]
+fn a_pod_that_changes_its_controller_after_a_final_result_keeps_its_tries() {
+    let mut events = tried_in_vain();
+    let owned = PodObj { controller: Some((OwnerKind::Job, 5)), ..pod(1, Some(0)) };
+    events.extend([Event::Pass(10_000), Event::Take(0), Event::RecordOutcome(0, Scope::All, End::Final)]);
+    events.extend([Event::Pod(owned), Event::Take(0)]);
+    agrees(&events);
+}
+
+#[test]
+fn a_workload_that_is_given_more_time_to_get_ready_gets_all_tries_again() {
+    let waits = |seconds: i64| {
+        let (timeout, recovery) = (Some(seconds * 1_000_000), None);
+        let (by_creation, from_creation, on_capacity, off) = (false, false, false, false);
+        let wait = Some(Wait { timeout, recovery, by_creation, from_creation, on_capacity, off });
+        Event::RunaiQueue(1, RunaiObj { wait, ..RunaiObj::default() })
+    };
+    let pod = PodObj { scheduled: Some(0), runai: Some(1), ..PodObj::default() };
+    let tried = [waits(1), Event::Pod(pod), Event::Pass(2_000), Event::Take(0), done(0)];
+    let later = [waits(100), Event::Pass(200_000), Event::Take(0)];
+    agrees(&[tried.as_slice(), later.as_slice()].concat());
 }
 
 #[test]

@@ -187,6 +187,12 @@ fn millis_up(nanos: Nanos) -> Millis {
     nanos.div_euclid(MILLI) + i64::from(nanos.rem_euclid(MILLI) > 0)
 }
 
+/// True if an end, or the time by which a workload must be ready, has moved beyond the next try since the last one.
+/// Before the first try, and once one was allowed again after a final result, the next one has no time.
+fn has_moved(end: Millis, next_try: Millis) -> bool {
+    next_try != Millis::MIN && next_try < end
+}
+
 fn later(now: Nanos, first: i64, last: i64, attempts: u8) -> Millis {
     millis_up(now + (first << attempts.min(8)).min(last) * SECOND)
 }
@@ -573,12 +579,18 @@ impl Naive {
         for (uid, due) in &self.dues {
             let Some(record) = self.records.get_mut(uid) else { continue };
             let fresh = Unready { attempts: 0, failed: 0, not_before: Millis::MIN, paused: false };
-            record.unready = due.until.map(|_| record.unready.unwrap_or(fresh));
+            record.unready = due.until.map(|(at, ..)| {
+                let known = record.unready.unwrap_or(fresh);
+                let has_more_time = has_moved(at, known.not_before);
+                if has_more_time { Unready { attempts: 0, failed: 0, ..known } } else { known }
+            });
         }
     }
 
     /// A run that a change of queues shortens doesn't end at once if it gets a notice, and never later than before.
+    /// The tries to end a run are forgotten once it may go on for longer.
     fn observe_changes(&mut self) {
+        self.forgotten_tries = 0;
         let uids: Vec<u32> = self.records.keys().copied().collect();
         for uid in uids {
             let standing = self.standing(&self.pods[&uid]);
@@ -610,7 +622,13 @@ impl Naive {
                     record.earliest = earliest;
                 }
             }
-            record.end = Some(if end == NEVER { NEVER } else { end.max(record.earliest) });
+            let end = if end == NEVER { NEVER } else { end.max(record.earliest) };
+            record.end = Some(end);
+            // a queue that is missing may be back in a moment
+            if record.lost.is_none() && has_moved(end, record.not_before) {
+                self.forgotten_tries += usize::from(record.attempts > 0 || record.failed > 0);
+                (record.attempts, record.failed) = (0, 0);
+            }
         }
     }
 

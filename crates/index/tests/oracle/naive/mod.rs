@@ -65,6 +65,8 @@ pub struct Naive {
     tried_ends: BTreeMap<(u8, u32), (Option<dues::Millis>, Option<dues::Millis>)>,
     /// The last event has changed queues, or the configuration.
     policy_changed: bool,
+    /// The number of pods whose tries to end their run the last event has made forgotten.
+    pub forgotten_tries: usize,
 }
 
 impl Naive {
