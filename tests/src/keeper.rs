@@ -1,13 +1,20 @@
 //! Keepers with flags of their own, and the metrics of a keeper. Most tests use the keeper of the
 //! [`World`]; these are for flags that no cluster shares.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use kube::{Client, Config};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
-use crate::{DEADLINE, World};
+use crate::{DEADLINE, World, proxy::ApiProxy};
 
 /// A keeper with flags of its own, as the chart's service account, on a cluster where no other
 /// keeper runs. It runs without an election.
@@ -20,12 +27,21 @@ pub struct Keeper {
 impl Keeper {
     /// Starts a keeper, and waits until it is ready. Its log replaces that of an earlier keeper.
     pub async fn start(world: &World, flags: &[&str]) -> Self {
+        Self::start_as(&account(world).await, world, flags).await
+    }
+
+    /// Starts a keeper as [`start`](Self::start) does. It reaches the API server by a proxy.
+    pub async fn start_by(proxy: &ApiProxy, world: &World, flags: &[&str]) -> Self {
+        let kubeconfig = proxy.kubeconfig(&world.cluster, &account(world).await).unwrap();
+        Self::start_as(&kubeconfig, world, flags).await
+    }
+
+    async fn start_as(kubeconfig: &Path, world: &World, flags: &[&str]) -> Self {
         let (port, log) = (free_port().unwrap(), world.cluster.directory().join("keeper-with-flags.log"));
-        let kubeconfig = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await;
         let mut command = Command::new(keeper_program().await);
         command
             .arg("--kubeconfig")
-            .arg(kubeconfig.unwrap())
+            .arg(kubeconfig)
             .arg(format!("--admin-listen=127.0.0.1:{port}"))
             .arg("--leader-elect=false")
             .args(flags);
@@ -72,6 +88,11 @@ impl Keeper {
         let status = self.process.wait(Duration::from_secs(30)).await.unwrap();
         assert!(status.success(), "{:?}", self.process.failure(&status.to_string()));
     }
+}
+
+/// Returns the kubeconfig of the keeper's service account.
+async fn account(world: &World) -> PathBuf {
+    world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await.unwrap()
 }
 
 /// Returns the path of the keeper's program, built if it is missing.

@@ -22,7 +22,7 @@ use tenure_index::{BatchCoverage, DueBatch, DuePod};
 use tenure_policy::{
     climb::Action,
     expiry::Scope,
-    judge::{Act, Case, MissingFact, RunState, Task, judge},
+    judge::{Act, Case, MissingFact, NoticeChange, RunState, Task, judge},
     kueue::{self, Lookup},
     naming::{PausedObject, describe},
     owner_table::PauseRule,
@@ -34,7 +34,7 @@ use tracing::warn;
 
 pub use act_events::events_of;
 pub use conflicts::ConflictRetries;
-pub use failure::{ActionFailure, LATE_AFTER};
+pub use failure::{ActionFailure, is_late};
 pub use kept::{ExemptOwners, ListedExtensions};
 
 use gather::CaseWork;
@@ -110,7 +110,7 @@ impl ActResult {
 
 impl Pauser {
     /// Acts on a batch, and returns what was done. An owner that other writers keep changing is
-    /// read again a few times, but not for an eviction.
+    /// read again a few times, but not for an eviction that isn't late.
     pub async fn act(&self, batch: &DueBatch) -> Result<ActResult, ActionFailure> {
         let mut work = self.begin(batch);
         let mut conflicts = ConflictRetries::default();
@@ -118,13 +118,15 @@ impl Pauser {
             match self.try_to_act(&mut work, conflicts.is_retry()).await {
                 // the status of a Job changes as its pods get ready: the next try judges by what
                 // the watches show then
-                Err(failure) if failure.is_stale() && batch.task == Task::Evict => {
-                    return Ok(nothing("its owner has just changed", BatchCoverage::All));
+                Err(failure)
+                    if failure.is_stale()
+                        && batch.task == Task::Evict
+                        && !is_late(&batch.first, self.handles.now()) =>
+                {
+                    let why = "its owner has just changed";
+                    return Ok(ActResult::silent(Act::PutOff(why, BatchCoverage::All)));
                 }
-                Err(failure) if failure.is_stale() && conflicts.may_retry() => {
-                    conflicts.wait().await;
-                    (work.case.answers.object, work.case.answers.is_still_there) = (None, None);
-                }
+                Err(failure) if failure.is_stale() && conflicts.may_retry() => conflicts.wait().await,
                 Err(ActionFailure::NoField { owner, .. }) if work.case.answers.leave_out(&owner) => {}
                 Err(failure) if failure.is_gone() => {
                     return Ok(nothing("its owner is gone", BatchCoverage::All));
@@ -139,18 +141,13 @@ impl Pauser {
         }
     }
 
-    /// Gathers the facts, waits for the write limit, judges again, and writes. A retry waits before
-    /// it gathers.
+    /// Gathers the facts, waits for the write limit, reads the object again, judges again, and
+    /// writes. A retry waits first.
     async fn try_to_act(&self, work: &mut CaseWork<'_>, is_retry: bool) -> Result<ActResult, ActionFailure> {
-        // another writer keeps changing the owner: as little as possible comes between its reading
-        // and the write
-        if is_retry {
+        if is_retry || awaits_turn(work.batch.task, &self.gather(work).await?) {
             self.take_turn(work).await?;
         }
         let act = self.gather(work).await?;
-        if act.is_done() && !is_retry {
-            self.take_turn(work).await?;
-        }
         if let Act::Forbidden(owner) = act {
             return Err(ActionFailure::ForbiddenOwner(owner));
         }
@@ -181,13 +178,17 @@ impl Pauser {
         }
     }
 
-    /// Waits until the write limit allows the end of a run, and lists the extensions: the watch may
-    /// not have shown a grant yet. Does nothing for a notice.
+    /// Waits until the write limit allows the act. Before the end of a run, lists the extensions: the
+    /// watch may not have shown a grant yet. Then has the object read again: other writers may have
+    /// changed it, and as little as possible comes between its reading and the write.
     async fn take_turn(&self, work: &mut CaseWork<'_>) -> Result<(), ActionFailure> {
         if work.batch.task.ends_run() {
             self.await_turn().await;
             work.granted = self.granted(work).await?;
+        } else if work.batch.task != Task::Note && !self.handles.dry_run {
+            self.handles.announcements.until_ready().await;
         }
+        work.read_again();
         Ok(())
     }
 
@@ -321,13 +322,28 @@ impl Pauser {
         for slice in &slices {
             self.await_turn().await;
             let owner = kueue::refer_to(OwnerObject(&slice.value));
-            let PauseWrite { record, patch, .. } = self.pause_of(slice, rule, due, act);
-            let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
-            if let Err(error) = self.handles.objects.write(namespace, &owner, &patch, is_done).await {
-                let (owner, error) = (describe(&owner), with_causes(&error.source));
+            if let Err(error) = self.pause_slice(due, &owner, rule, act).await {
+                let (owner, error) = (describe(&owner), with_causes(&error));
                 warn!(%namespace, owner, error, "Failed to deactivate another Workload of the job");
             }
         }
+    }
+
+    /// Deactivates a Workload as it is now: Kueue may have written its status while it waited for
+    /// its turn. Does nothing if the Workload is gone or was deactivated.
+    async fn pause_slice(
+        &self,
+        due: &DuePod,
+        workload: &OwnerReference,
+        rule: &PauseRule,
+        act: &Pause,
+    ) -> Result<(), ApiError> {
+        let found = self.handles.objects.live(&due.namespace, workload).await?;
+        let found = found.filter(|found| kueue::is_active(OwnerObject(&found.value)));
+        let Some(found) = found else { return Ok(()) };
+        let PauseWrite { record, patch, .. } = self.pause_of(&found, rule, due, act);
+        let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
+        Ok(self.handles.objects.write(&due.namespace, workload, &patch, is_done).await.map(drop)?)
     }
 
     /// Notes in the ledger that the pods below an owner are being ended. The note is taken back
@@ -335,6 +351,14 @@ impl Pauser {
     fn ending_below(&self, task: Task, owner: &PausedObject) -> EndingPods {
         let Handles { usage, cluster, .. } = &*self.handles;
         usage.ending_below(task, owner.object.uid.as_deref(), cluster, self.handles.now())
+    }
+}
+
+/// True if an act waits for a write limit. Whoever has an end shown by a [`Task::Note`] has waited.
+fn awaits_turn(task: Task, act: &Act) -> bool {
+    match act {
+        Act::Announce(notice) => task != Task::Note && notice.change != NoticeChange::Keep,
+        act => act.is_done(),
     }
 }
 

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{ActResult, ActionFailure, LATE_AFTER, Pauser},
+    action::{ActResult, ActionFailure, Pauser, is_late},
     events::EventRecord,
     handles::Handles,
     metrics::{ExpiryResult, label},
@@ -130,7 +130,7 @@ impl ExpiryController {
         let result = Box::pin(lease.watch(self.pauser.act(&batch))).await;
         let now = self.handles.now();
         let served = result.as_ref().map_or_else(ActionFailure::serves, ActResult::served);
-        let is_late = now.duration_since(batch.first.deadline) >= LATE_AFTER;
+        let is_late = is_late(&batch.first, now);
         let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.act));
         // other pods of the key may be due
         cluster.change(|index| index.record_outcome(&batch, served, outcome, now));

@@ -1,5 +1,7 @@
 //! Workloads that get ready at the moment at which they are to make room.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
@@ -8,7 +10,14 @@ use kube::{
 };
 use serde_json::json;
 use tenure_testbed::{UNREADY, eventually};
-use tenure_tests::{DEADLINE, World, keeper::Keeper, workloads::Namespace};
+use tenure_tests::{
+    DEADLINE, World,
+    faults::Diary,
+    keeper::Keeper,
+    proxy::{ApiProxy, FaultAction, Match, Rule},
+    workloads::Namespace,
+};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     empty_world,
@@ -18,6 +27,9 @@ use super::{
 
 /// The number of jobs, each of which the keeper has seen. It pauses one a second.
 const JOBS: u32 = 16;
+
+/// The patches by which the keeper pauses jobs.
+const PAUSES: Match = Match { verbs: &["patch"], resources: &["jobs"] };
 
 async fn get_ready(world: &World, namespace: &Namespace) {
     let pods: Api<Pod> = Api::namespaced(world.cluster.client().unwrap(), namespace.name());
@@ -42,27 +54,20 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
     }
     let all = async || Ok((namespace.pod_names().await.len() == 2 * jobs.len()).then_some(()));
     eventually("the pods of all", DEADLINE, all).await.unwrap();
-    let slow = ["--threadiness=16", "--writes-per-second=1", "--burst=1", "--log-level=debug"];
-    let keeper = Keeper::start(&world, &slow).await;
-    let first = async || {
-        for job in &jobs {
-            if is_paused(&namespace, job).await {
-                return Ok(Some(()));
-            }
-        }
-        Ok(None)
-    };
-    eventually("the first to be paused", DEADLINE, first).await.unwrap();
-    // until one changes between the keeper's read and its write
-    let mut times = 0;
-    let left = async || {
-        times += 1;
-        for job in &jobs {
-            namespace.patch(job, &json!({"metadata": {"labels": {"changed": times.to_string()}}})).await;
-        }
-        Ok(keeper.log().contains("its owner has just changed").then_some(()))
-    };
-    eventually("one to be left alone", DEADLINE, left).await.unwrap();
+    let proxy = ApiProxy::start("keeper", &world.cluster, None, &Diary::default()).await.unwrap();
+    let first = Arc::new(Notify::new());
+    let halt = FaultAction::HaltBefore(Arc::clone(&first));
+    let halted = proxy.add(Rule::new(PAUSES, halt).times(1));
+    let slow = ["--threadiness=16", "--writes-per-second=1", "--burst=1"];
+    let keeper = Keeper::start_by(&proxy, &world, &slow).await;
+    timeout(DEADLINE, first.notified()).await.unwrap();
+    // one of them changes between the keeper's read and its write
+    for job in &jobs {
+        namespace.patch(job, &json!({"metadata": {"labels": {"changed": "true"}}})).await;
+    }
+    proxy.lift(&halted);
+    let put_off = async || Ok(keeper.log().contains("its owner has just changed").then_some(()));
+    eventually("the first to be put off", DEADLINE, put_off).await.unwrap();
     get_ready(&world, &namespace).await;
     let all_stable = async || {
         let mut runs = 0;

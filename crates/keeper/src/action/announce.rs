@@ -41,13 +41,7 @@ impl Pauser {
             NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
         };
         if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
-            let manager = if work.batch.task == Task::Note {
-                // the caller has waited for the limit of shown ends
-                SHOWN_END_MANAGER
-            } else {
-                self.handles.announcements.until_ready().await;
-                FIELD_MANAGER
-            };
+            let manager = if work.batch.task == Task::Note { SHOWN_END_MANAGER } else { FIELD_MANAGER };
             let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
             // the event must be written if the patch was applied without an answer
             let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;

@@ -3,16 +3,21 @@
 //! The `ExpiryController` logs an [`ActionFailure`], and decides by it whether the try counts towards the
 //! deletion of the pod.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::BatchCoverage;
+use tenure_index::{BatchCoverage, DuePod};
 use tenure_policy::naming::describe;
 use tenure_service::call::ApiError;
 use thiserror::Error;
 
 /// The time past the deadline of a pod from which on a try is late. Nine tries from then on end
 /// within ten minutes of the deadline.
-pub const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);
+const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+/// True if a try for a pod is late.
+pub fn is_late(due: &DuePod, now: Timestamp) -> bool {
+    now.duration_since(due.deadline) >= LATE_AFTER
+}
 
 /// The reason why an act failed.
 #[derive(Debug, Error)]

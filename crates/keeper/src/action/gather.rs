@@ -70,6 +70,11 @@ impl CaseWork<'_> {
         self.case.answers.object.as_ref()?.1.as_ref()
     }
 
+    /// Has the object to act on read again, and after it whether the pod is still there.
+    pub(super) fn read_again(&mut self) {
+        (self.case.answers.object, self.case.answers.is_still_there) = (None, None);
+    }
+
     /// Returns the cause of the act for its events: the pod and its queue.
     pub(super) fn cause(&self) -> EventCause {
         act_events::cause(self.batch, self.pod())

@@ -176,7 +176,13 @@ impl State {
             return status(*code);
         }
         match *method {
-            Method::PATCH => json_patch::merge(state, &serde_json::from_slice(body).unwrap()),
+            Method::PATCH => {
+                let change: Value = serde_json::from_slice(body).unwrap();
+                if change["metadata"]["resourceVersion"] != state["metadata"]["resourceVersion"] {
+                    return status(409);
+                }
+                json_patch::merge(state, &change);
+            }
             Method::DELETE if is_dry_run(uri) => {
                 return self.refused_dry_run.take().map_or_else(|| (200, state.clone()), status);
             }
@@ -856,6 +862,18 @@ async fn a_workload_that_cannot_be_read_hides_no_other_of_its_job() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_workload_of_a_job_is_deactivated_as_it_is_when_its_turn_comes() {
+    let (server, pauser, group) = evicted_beside(&[
+        ("workloads/of-web", workload("of-web", &json!({}))),
+        ("workloads/slice", workload("slice", &json!({"status": {"conditions": []}}))),
+    ]);
+    // Kueue has written its status since it was listed
+    server.merge("workloads/slice", &json!({"metadata": {"resourceVersion": "2"}}));
+    let expected = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_whose_workload_cannot_be_read_is_not_paused_and_its_pod_is_deleted_after_all_tries() {
     let (server, pauser, mut group) =
         evicted_beside(&[("workloads/of-web", workload("of-web", &json!({"spec": deep()})))]);
@@ -1042,7 +1060,7 @@ async fn each_write_counts_for_the_rate_limit_also_those_that_come_too_late_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_and_its_pause() {
+async fn no_list_comes_between_the_reading_of_an_owner_and_its_pause_or_deletion() {
     let extensions = json!({"maxTotal": "1h", "maxCount": 1});
     for deletes_owner in [false, true] {
         let (server, mut pauser, mut group) =
@@ -1067,11 +1085,58 @@ async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_a
             () = forget => {}
         }
         let state = server.0.lock();
+        assert!(state.gaps.iter().all(|gap| *gap < Duration::from_secs(1)), "{:?}", state.gaps);
         // before an owner is deleted, that is tried
-        let (first, rest) = state.gaps.split_at(1 + usize::from(deletes_owner));
-        assert!(first.iter().all(|gap| *gap >= Duration::from_secs(2)), "{:?}", state.gaps);
-        assert!(rest.iter().all(|gap| *gap < Duration::from_secs(1)), "{:?}", state.gaps);
-        assert!(rest.len() >= 2 && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
+        let most = 3 + usize::from(deletes_owner);
+        assert!(state.gaps.len() >= most && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_changes_while_its_pause_waits_is_read_again_and_paused_at_once() {
+    let extensions = json!({"maxTotal": "1h", "maxCount": 1});
+    let (server, pauser, mut group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
+    group.first.deadline = pauser.handles.now() - SignedDuration::from_secs(1);
+    server.0.lock().listing = Duration::from_secs(2);
+    let changed = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.merge(DEPLOYMENT, &json!({"metadata": {"resourceVersion": "2"}}));
+    };
+    let (acted, ()) = tokio::join!(act_on(&pauser, &server, &group), changed);
+    assert_eq!(acted, saw("paused Deployment", &["PATCH deployments/web"]));
+    assert_eq!(server.0.lock().gaps.len(), 1, "no patch came too late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_paused_by_another_while_its_pause_waits_is_not_paused_again() {
+    let extensions = json!({"maxTotal": "1h", "maxCount": 1});
+    let (server, pauser, mut group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
+    group.first.deadline = pauser.handles.now() - SignedDuration::from_secs(1);
+    server.0.lock().listing = Duration::from_secs(2);
+    let by_another = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let change = json!({"metadata": {"resourceVersion": "2"}, "spec": {"replicas": 0}});
+        server.merge(DEPLOYMENT, &change);
+    };
+    let (acted, ()) = tokio::join!(act_on(&pauser, &server, &group), by_another);
+    assert_eq!(acted, saw("paused before", &[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_whose_owner_has_just_changed_is_put_off_until_it_is_late_and_then_counts() {
+    let put_off = (1, saw("put off: its owner has just changed", &[]), 1);
+    let failed = (61, saw("failed: failed to pause Deployment web (apps/v1)", &[]), 4);
+    for (seconds, expected, writes) in [put_off, failed] {
+        let (server, pauser, group) =
+            undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+        show_pod(&pauser, &server);
+        server.refuse(Method::PATCH, DEPLOYMENT, 409);
+        let mut group = DueBatch { task: Task::Evict, ..group };
+        group.first.deadline = pauser.handles.now() - SignedDuration::from_secs(seconds);
+        assert_eq!(act_on(&pauser, &server, &group).await, expected, "{seconds}");
+        assert_eq!(server.0.lock().refusals, writes, "{seconds}");
     }
 }
 
