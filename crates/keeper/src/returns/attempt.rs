@@ -66,20 +66,26 @@ impl Requeuer {
     ) -> Result<Attempt, ApiError> {
         let mut conflicts = ConflictRetries::default();
         loop {
-            match self.try_to_resume(paused, owner, lease).await {
-                Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,
+            match self.try_to_resume(paused, owner, lease, conflicts.is_retry()).await {
+                Err(ApiError::Stale(_)) if conflicts.may_retry() => {
+                    conflicts.wait().await;
+                    // nothing comes between the next reading and the write
+                    self.limit.until_ready().await;
+                }
                 Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
                 result => return result,
             }
         }
     }
 
-    /// Reads the owner, decides by its record, waits for the write limit, and writes.
+    /// Reads the owner, decides by its record, waits for the write limit, and writes. With
+    /// `has_turn`, the caller has waited.
     async fn try_to_resume(
         &self,
         paused: &Paused,
         owner: &OwnerReference,
         lease: &Lease<ReturningOwner>,
+        has_turn: bool,
     ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
         let found = lease.watch(self.handles.objects.live(namespace, owner)).await?;
@@ -94,7 +100,7 @@ impl Requeuer {
         let at = at.filter(|_| lease.work.is_due);
         if at.is_none_or(|at| at > now) {
             return match pause::overtaken(object, &record) {
-                Some(patch) => self.take_record(namespace, owner, &patch, lease).await,
+                Some(patch) => self.take_record(namespace, owner, &patch, lease, has_turn).await,
                 // the clock was set back, or the return was changed
                 None if lease.work.is_due => Ok(Attempt::NotNow),
                 // the index has seen pods of the second of the pause or younger, but the owner is
@@ -112,7 +118,9 @@ impl Requeuer {
         };
         let known = known(owner, &found.metadata);
         let patch = back.patch(object, &record);
-        self.limit.until_ready().await;
+        if !has_turn {
+            self.limit.until_ready().await;
+        }
         // by the clock that the last answer has set, and by watches that have not failed since
         if !self.handles.gate.is_open() || at.is_none_or(|at| at > self.handles.now()) {
             return Ok(Attempt::NotNow);
@@ -155,8 +163,11 @@ impl Requeuer {
         owner: &OwnerReference,
         patch: &Value,
         lease: &Lease<ReturningOwner>,
+        has_turn: bool,
     ) -> Result<Attempt, ApiError> {
-        self.limit.until_ready().await;
+        if !has_turn {
+            self.limit.until_ready().await;
+        }
         if self.handles.gate.is_open() {
             let is_done = |found: &WholeObject| pause::record_on(&found.metadata).is_none();
             lease.watch(self.handles.objects.write(namespace, owner, patch, is_done)).await?;
