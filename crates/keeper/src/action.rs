@@ -354,7 +354,7 @@ impl Pauser {
     }
 }
 
-/// True if an act waits for a write limit. Whoever has an end shown by a [`Task::Note`] has waited.
+/// True if an act waits for a write limit. The caller of a [`Task::Note`] has waited already.
 fn awaits_turn(task: Task, act: &Act) -> bool {
     match act {
         Act::Announce(notice) => task != Task::Note && notice.change != NoticeChange::Keep,
