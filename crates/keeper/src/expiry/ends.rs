@@ -1,10 +1,11 @@
 //! Has workloads show the end of their run from its start on, so that users who may not read queues
 //! know the end.
 //!
-//! The `ExpiryController` runs this work, and the `Pauser` writes. No work is less urgent: an end
-//! or a notice that is due and wasn't tried yet comes first.
+//! The `ExpiryController` runs this work, and the `Pauser` writes. No work is less urgent: while an
+//! end or a notice is due that wasn't tried yet, this work has a quarter of its write limit. This
+//! work never stops, because one namespace may have ends due all the time.
 
-use std::{iter, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_index::{StaleEnd, Uid};
@@ -32,6 +33,9 @@ const PODS_AT_ONCE: usize = 10_000;
 /// The waits after failures in a namespace. While an admission webhook is down, no object of a
 /// namespace can be written.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
+
+/// The number of writes that one write counts for while an end or a notice is due.
+const COST_UNDER_PRESSURE: usize = 4;
 
 /// An object that is to show the end of its run.
 #[derive(Debug)]
@@ -67,11 +71,7 @@ impl ExpiryController {
             WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
         let fill = || {
             let stale = handles.cluster.with(|index| index.stale_ends(handles.now(), PODS_AT_ONCE));
-            if self.is_pressed() {
-                queue.replace(iter::empty());
-            } else {
-                queue.replace(stale.into_iter().map(EndToShow));
-            }
+            queue.replace(stale.into_iter().map(EndToShow));
         };
         let more = async || sleep(POLL_INTERVAL).await;
         let run = WorkLoop { queue: &queue, gate: Some(&handles.gate), end: shutdown, drains: false };
@@ -88,9 +88,9 @@ impl ExpiryController {
     /// an act that was put off, the index checks the workload again.
     async fn show_end(&self, lease: Lease<EndToShow>, limit: &WriteLimit) {
         let Self { handles, pauser, .. } = self;
-        limit.until_ready().await;
-        if self.is_pressed() {
-            return lease.again(POLL_INTERVAL);
+        let cost = if self.is_pressed() { COST_UNDER_PRESSURE } else { 1 };
+        for _ in 0..cost {
+            limit.until_ready().await;
         }
         let failures = lease.failures.try_into().unwrap_or(u8::MAX);
         let taken =
@@ -123,5 +123,44 @@ impl ExpiryController {
                 lease.failed();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use serde_json::json;
+    use tenure_policy::expiry::Scope;
+    use tenure_types::tensorstack::v1beta1::QueueSpec;
+
+    use super::*;
+    use crate::{
+        action::Pauser,
+        testing::{Keeper, until},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn while_a_namespace_always_has_ends_due_the_workloads_of_others_show_the_end_of_their_runs() {
+        let keeper = Keeper::new().await;
+        let long = QueueSpec { max_duration: Some("9h".into()), ..QueueSpec::default() };
+        keeper.handles.cluster.with(|index| index.apply_queue("long", &long));
+        keeper.add_pod("busy", "busy-0", &json!({}));
+        for number in 0..10 {
+            let labels = json!({"labels": {"scheduler.tensorstack.dev/queue": "long"}});
+            keeper.add_pod(&format!("fine-{number}"), &format!("fine-{number}-0"), &labels);
+        }
+        let Keeper { handles, server } = keeper;
+        let pauser = Pauser {
+            handles: handles.clone(),
+            limit: handles.limit(),
+            scope: Scope::default(),
+            exempt_owners: Mutex::default(),
+            extensions: Mutex::default(),
+        };
+        let (ends, notices) = (WorkQueue::default(), WorkQueue::default());
+        let expiry = ExpiryController { handles, pauser, ends, notices };
+        until(expiry.show_ends(&CancellationToken::new()), server.written("fine-", 10)).await;
+        assert!(expiry.is_pressed(), "no end was worked off");
+        assert_eq!((server.writes("fine-"), server.writes("busy")), (10, 0));
     }
 }
