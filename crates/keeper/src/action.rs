@@ -289,8 +289,9 @@ impl Pauser {
     }
 
     /// Deactivates the other Workloads of a job that Kueue runs in slices: Kueue would go on with
-    /// the next slice. A Workload whose write fails is left for the next ceiling. The job is the
-    /// owner of the pod, because a user may write any label on a Workload.
+    /// the next slice. A Workload whose write fails is left for the next ceiling, and so are all
+    /// that are left once a user has resumed the first. The job is the owner of the pod, because a
+    /// user may write any label on a Workload.
     async fn pause_slices(
         &self,
         work: &CaseWork<'_>,
@@ -321,6 +322,9 @@ impl Pauser {
         };
         for slice in &slices {
             self.await_turn().await;
+            if !self.has_stopped(due, paused, &work.case.config.table).await {
+                return;
+            }
             let owner = kueue::refer_to(OwnerObject(&slice.value));
             if let Err(error) = self.pause_slice(due, &owner, rule, act).await {
                 let (owner, error) = (describe(&owner), with_causes(&error));

@@ -285,7 +285,7 @@ impl Pauser {
     }
 
     /// True if an owner is paused, being deleted or gone. False if the owner can't be read.
-    async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
+    pub(super) async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
         let is_paused =
             |found: WholeObject| table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
         let found = self.handles.objects.live(&due.namespace, owner).await;

@@ -42,7 +42,7 @@ struct State {
     reads: BTreeMap<&'static str, u32>,
     /// The changes since they were last asked for.
     changes: Vec<String>,
-    /// The time that a list of extensions takes, and the times at which one began.
+    /// The time that a list of extensions or Workloads takes, and the times at which one of extensions began.
     listing: Duration,
     listed: Vec<Instant>,
     /// The time that the dry run of a deletion takes.
@@ -144,6 +144,9 @@ impl State {
         let path = uri.path();
         if path.ends_with("/extensions") {
             self.listed.push(Instant::now());
+            return self.listing;
+        }
+        if path.ends_with("/workloads") {
             return self.listing;
         }
         if path.ends_with(DEPLOYMENT) {
@@ -871,6 +874,23 @@ async fn another_workload_of_a_job_is_deactivated_as_it_is_when_its_turn_comes()
     server.merge("workloads/slice", &json!({"metadata": {"resourceVersion": "2"}}));
     let expected = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
     assert_eq!(act_on(&pauser, &server, &group).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_workloads_of_a_job_that_a_user_has_resumed_since_its_pause_stay_active() {
+    let (server, pauser, group) = evicted_beside(&[
+        ("workloads/of-web", workload("of-web", &json!({}))),
+        ("workloads/slice", workload("slice", &json!({"status": {"conditions": []}}))),
+    ]);
+    server.0.lock().listing = Duration::from_secs(1);
+    let resumed = async {
+        while server.0.lock().objects["workloads/of-web"]["spec"]["active"] == true {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        server.merge("workloads/of-web", &json!({"spec": {"active": true}}));
+    };
+    let (acted, ()) = tokio::join!(act_on(&pauser, &server, &group), resumed);
+    assert_eq!(acted, saw("paused Workload", &["PATCH workloads/of-web"]));
 }
 
 #[tokio::test(start_paused = true)]
