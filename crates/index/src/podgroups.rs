@@ -112,9 +112,12 @@ impl Gangs {
 
     /// Ends a list of all pods: pods that it didn't show are deleted.
     pub fn end_list(&mut self) {
-        let changed =
-            self.by_key.iter_mut().filter_map(|(key, gang)| gang.end_list(&self.members).then_some(key));
-        self.changed.extend(changed.cloned());
+        for (key, gang) in &mut self.by_key {
+            if gang.end_list(&self.members) {
+                self.changed.insert(key.clone());
+                self.moved.extend(gang.members());
+            }
+        }
     }
 
     /// Begins a list of all pods: changes may have been missed before it.

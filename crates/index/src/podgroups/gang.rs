@@ -237,6 +237,7 @@ impl Gang {
         if self.doubt.take().is_none() {
             return counts_otherwise;
         }
+        self.fixed = None;
         self.shown = ObservedRun::default();
         for pod in live(&self.members, members).filter(|pod| pod.is_active()) {
             self.shown.note_active(pod);

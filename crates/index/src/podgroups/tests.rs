@@ -400,6 +400,21 @@ fn who_deletes_a_group_moves_no_pod_that_runs_to_another_queue() {
 }
 
 #[test]
+fn a_run_that_a_list_shows_no_member_of_keeps_no_later_run_in_its_queue() {
+    let mut index = index("100s");
+    let short: QueueSpec = serde_json::from_value(json!({"maxDuration": "50s"})).unwrap();
+    index.apply_queue("short", &short);
+    index.apply_group(RUNAI, &group("u", 1, None, &json!({"minMember": 1, "queue": "demo"})));
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_group(RUNAI, &group("other", 2, None, &json!({"minMember": 1, "queue": "short"})));
+    assert_eq!(end(&mut index), Some(105), "the run is in the queue of the group that it began with");
+    index.begin_pods();
+    index.apply_pod(&pod("b", 0, Some(60)));
+    index.retain_pods(&HashSet::from([Uid::of("b")]));
+    assert_eq!(end(&mut index), Some(110));
+}
+
+#[test]
 fn the_ceiling_of_a_group_counts_from_its_start_for_those_that_join_late_too() {
     let mut index = with_group(2);
     index.apply_pod(&pod("a", 0, Some(5)));

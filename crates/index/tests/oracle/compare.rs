@@ -110,6 +110,7 @@ impl Pair {
             _ => "amid a list",
         };
         self.seen.note(what, self.model.in_doubt());
+        self.seen.note("fixed in doubt", self.model.fixed_in_doubt());
         self.apply(event)?;
         self.model.observe();
         self.seen.note("graced", self.model.graced());

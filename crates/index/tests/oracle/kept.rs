@@ -847,6 +847,29 @@ fn a_pod_that_a_list_shows_twice_since_it_broke_off_proves_no_run_before_it() {
     agrees(&[&begin[..], &list, &list, &end].concat());
 }
 
+/// A group was replaced during a run that ended while the watch had a gap.
+#[test]
+fn a_queue_that_was_fixed_for_a_run_is_not_that_of_the_run_that_a_relist_shows() {
+    let ceiling = |seconds: i64| RunaiObj { ceiling: Some(seconds * 1_000_000), ..RunaiObj::default() };
+    let group = |uid, queue| Event::Group(GroupObj { uid, queue: Some(queue), ..GroupObj::default() });
+    let member = |uid, scheduled| {
+        let groups = [Some(0), None, None, None, None];
+        Event::Pod(PodObj { uid, scheduled: Some(scheduled), groups, ..PodObj::default() })
+    };
+    agrees(&[
+        Event::RunaiQueue(0, ceiling(60)),
+        Event::RunaiQueue(1, ceiling(5)),
+        group(1, 0),
+        member(1, 1_000),
+        group(2, 1),
+        Event::ListPods,
+        member(2, 2_000),
+        Event::RetainPods(List(vec![2])),
+        Event::Pass(9_000),
+        Event::Take(0),
+    ]);
+}
+
 /// The default queue was fixed for a pod that names none any more, and is gone.
 #[test]
 fn a_queue_that_was_fixed_and_is_gone_has_no_rules_for_the_pod() {

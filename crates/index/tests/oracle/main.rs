@@ -36,7 +36,7 @@ const STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 32] = [
+const MUST_BE_SEEN: [&str; 33] = [
     "driven",
     "extended",
     "graced",
@@ -45,6 +45,7 @@ const MUST_BE_SEEN: [&str; 32] = [
     "lacked evidence",
     "listed again",
     "amid a list",
+    "fixed in doubt",
     "terminated for too long",
     "expired",
     "expired again",

@@ -276,6 +276,12 @@ impl Naive {
         self.doubts.len()
     }
 
+    /// The number of those groups whose queue was fixed when another group took their name.
+    pub fn fixed_in_doubt(&self) -> usize {
+        let is_fixed = |key: &GroupKey| self.runs.get(key).is_some_and(|run| run.fixed.is_some());
+        self.doubts.keys().filter(|key| is_fixed(key)).count()
+    }
+
     /// Takes a pod as it is now for what it proves about a run in doubt.
     fn prove(&mut self, key: GroupKey, uid: u32) {
         let Some(mut proofs) = self.doubts.remove(&key) else { return };
@@ -350,6 +356,7 @@ impl Naive {
                 }
                 let run = self.run_mut(key);
                 (run.oldest, run.shown, run.set_back, run.readiness) = (oldest, None, None, readiness);
+                run.fixed = None;
                 self.note_created(key);
             }
         }
