@@ -8,7 +8,6 @@ mod attempt;
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use tenure_index::{DueReturn, ReturnRank, Uid};
 use tenure_policy::{
     naming::describe,
@@ -50,22 +49,9 @@ const FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from
 /// started refuses everything for a moment.
 const REPORTED_REFUSAL: u32 = 2;
 
-/// An owner that is due to come back, or whose record is to be checked.
+/// An owner, as the index has returned it.
 #[derive(Debug)]
-struct ReturningOwner {
-    owner: DueReturn,
-    /// True if the owner's time has come. False: it may run again by another writer, and only its
-    /// record is checked.
-    is_due: bool,
-}
-
-impl ReturningOwner {
-    /// Takes an owner as the index has returned it for `now`.
-    fn new(owner: DueReturn, now: Timestamp) -> Self {
-        let is_due = owner.paused.due().is_some_and(|at| at <= now);
-        Self { owner, is_due }
-    }
-}
+struct ReturningOwner(DueReturn);
 
 /// Owners of a queue come back one by one, in an order across all namespaces.
 impl Work for ReturningOwner {
@@ -73,19 +59,19 @@ impl Work for ReturningOwner {
     type Rank = ReturnRank;
 
     fn key(&self) -> Uid {
-        Uid::of(&self.owner.paused.uid)
+        Uid::of(&self.0.paused.uid)
     }
 
     fn namespace(&self) -> &str {
-        &self.owner.paused.namespace
+        &self.0.paused.namespace
     }
 
     fn rank(&self) -> ReturnRank {
-        self.owner.turn.clone()
+        self.0.turn.clone()
     }
 
     fn line(&self) -> Option<String> {
-        let paused = &self.owner.paused;
+        let paused = &self.0.paused;
         // the records of queues that don't exist have no order: any user may write some
         (!paused.queue.is_empty()).then(|| format!("{:?}/{}", paused.rules_of(), paused.queue))
     }
@@ -93,8 +79,7 @@ impl Work for ReturningOwner {
     /// True for the return from another pause or for another time, and for a return whose record was
     /// only checked before.
     fn replaces(&self, known: &Self) -> bool {
-        let of =
-            |returning: &Self| (returning.owner.paused.at, returning.owner.paused.returns, returning.is_due);
+        let of = |Self(of): &Self| (of.paused.at, of.paused.returns, of.is_due);
         of(self) != of(known)
     }
 }
@@ -125,7 +110,7 @@ impl Requeuer {
                 next.set(index.next_return(now));
                 due
             });
-            queue.replace(due.into_iter().map(|owner| ReturningOwner::new(owner, now)));
+            queue.replace(due.into_iter().map(ReturningOwner));
             rest.set(POLL_INTERVAL.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };
         let more = async || {
@@ -142,7 +127,7 @@ impl Requeuer {
     /// Resumes an owner, logs and counts the result, and has the events written.
     async fn bring_back(&self, lease: Lease<ReturningOwner>) {
         let Handles { cluster, metrics, events, .. } = &*self.handles;
-        let paused = &lease.work.owner.paused;
+        let paused = &lease.work.0.paused;
         let Some(resource) = cluster.kind(paused.source) else { return lease.again(RETRY) };
         let owner = refer(&resource.api_version, &resource.kind, &paused.name, &paused.uid);
         let result = self.resume(paused, &owner, &lease).await;

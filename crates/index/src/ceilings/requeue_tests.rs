@@ -616,10 +616,21 @@ fn who_has_pods_still_waits_until_they_are_gone() {
     let mut index = index(json!({}));
     index.apply_pod(&pod("a", "job", Is::Ready));
     index.apply_pod(&pod("b", "other", Is::Ready));
-    paused(&mut index, "job", at(0), Some(at(10)), &json!({}));
+    paused(&mut index, "job", at(1), Some(at(10)), &json!({}));
     assert_eq!(returned(&mut index, at(10)), [""; 0]);
     index.delete_pod(Uid::of("a"));
     assert_eq!(returned(&mut index, at(10)), ["job"]);
+}
+
+#[test]
+fn the_record_of_who_runs_again_is_checked_also_once_its_time_has_come() {
+    let mut index = index(json!({}));
+    paused(&mut index, "job", at(0), Some(at(10)), &json!({}));
+    index.apply_pod(&younger(5, "a", "job", Is::Ready));
+    let mut are_due = |now: i64| index.due_returns(at(now)).iter().map(|due| due.is_due).collect::<Vec<_>>();
+    assert_eq!([9, 10].map(&mut are_due), [[false], [false]]);
+    index.delete_pod(Uid::of("a"));
+    assert!(index.due_returns(at(10)).iter().all(|due| due.is_due));
 }
 
 #[test]
@@ -627,7 +638,7 @@ fn a_workload_of_kueues_comes_back_when_the_job_that_it_is_of_has_no_pods() {
     let mut index = index(json!({}));
     index.apply_pod(&pod("a", "job", Is::Ready));
     let record = json!({
-        "reason": "PodsReadyTimeout", "at": at(0), "queue": "q", "field": "spec.active", "value": false,
+        "reason": "PodsReadyTimeout", "at": at(1), "queue": "q", "field": "spec.active", "value": false,
         "previousValue": true,
     });
     let state = json!({"count": 1, "requeueAt": at(10)});

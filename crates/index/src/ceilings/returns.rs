@@ -64,23 +64,23 @@ impl CeilingIndex {
         let newest = NewestPods::default();
         let may = |paused: &Paused| !paused.returns.comes_back() || !newest.any_below(self, paused);
         let is_back = |left: &RoomHolder| self.is_there(left);
-        let mut due = paused.due(&self.objects.owners, now, may, is_back);
+        let due = paused.due(&self.objects.owners, now, may, is_back);
         let again = paused.running_again(&self.objects.owners, |paused| newest.runs_again(self, paused));
-        // an owner that is due waits until its pods are gone
-        let again = again.filter(|paused| paused.due().is_none_or(|at| at > now));
+        // an owner that is due and has pods comes back once they are gone
+        let again = again.filter(|paused| paused.due().is_none_or(|at| at > now) || !may(paused));
         let again: Vec<Paused> = again.cloned().collect();
         self.objects.paused = paused;
-        due.extend(again);
-        let with_turn = |mut paused: Paused| {
+        let due = due.into_iter().map(|paused| (paused, true));
+        let with_turn = |(mut paused, is_due): (Paused, bool)| {
             let rules = self.rules(paused.rules_of(), &paused.queue).pods_ready;
             let turn = paused.turn(rules.map(|of| of.timestamp).unwrap_or_default());
             // tenants write records, too, which may name any queue
             if self.objects.limits(paused.rules_of(), &paused.queue).is_none() {
                 paused.queue = ArcStr::new();
             }
-            DueReturn { paused, turn }
+            DueReturn { paused, turn, is_due }
         };
-        due.into_iter().map(with_turn).collect()
+        due.chain(again.into_iter().map(|paused| (paused, false))).map(with_turn).collect()
     }
 
     /// Returns the owners whose fields are to be handed back to their field managers, in no order.

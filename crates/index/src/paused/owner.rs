@@ -33,13 +33,16 @@ pub(super) struct EarlyReturn {
 /// name. The least comes first, so the highest priority does.
 pub type ReturnRank = (Reverse<i32>, Timestamp, String);
 
-/// An owner that is due to come back.
+/// An owner that is due to come back, or whose record is to be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueReturn {
     /// The owner. Its queue is empty if no queue of that name exists.
     pub paused: Paused,
     /// The owner's place among those of its queue.
     pub turn: ReturnRank,
+    /// True if the owner comes back now. False: it may run again by another writer, and only its
+    /// record is checked.
+    pub is_due: bool,
 }
 
 /// An owner that was paused.

@@ -97,12 +97,12 @@ impl Requeuer {
         let is_same = record.at == paused.at && back == paused.returns;
         let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
         // an owner that is only checked has pods, even if its time has come by now
-        let at = at.filter(|_| lease.work.is_due);
+        let at = at.filter(|_| lease.work.0.is_due);
         if at.is_none_or(|at| at > now) {
             return match pause::overtaken(object, &record) {
                 Some(patch) => self.take_record(namespace, owner, &patch, lease, has_turn).await,
                 // the clock was set back, or the return was changed
-                None if lease.work.is_due => Ok(Attempt::NotNow),
+                None if lease.work.0.is_due => Ok(Attempt::NotNow),
                 // the index has seen pods of the second of the pause or younger, but the owner is
                 // paused: the record is a tenant's, or these pods go soon
                 None => Ok(Attempt::NotOurs),

@@ -8,6 +8,7 @@ use std::{
 };
 
 use http::{Method, Request, Response, header::DATE};
+use jiff::Timestamp;
 use kube::{Client, client::Body, core::ApiResource};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -400,13 +401,9 @@ async fn at_the_end_returns_that_are_under_way_are_finished_and_no_other_begins(
     assert!(state.under_way.is_empty() && state.patched.len() < 20, "{:?}", state.patched);
 }
 
-/// The API server writes the creation of a pod in whole seconds: a pod of the second of a pause may be one of before, or
-/// show that another writer has resumed the Job.
-#[tokio::test(start_paused = true)]
-async fn a_record_that_was_only_checked_delays_no_return_and_a_check_resumes_nothing() {
-    let server = Server::default();
-    let requeuer = requeuer(&server).await;
-    let cluster = &requeuer.handles.cluster;
+/// Adds a paused Job, and a pod of it. The API server writes the creation of a pod in whole seconds: a pod of the second
+/// of a pause may be one of before, or show that another writer has resumed the Job.
+fn add_with_pod(server: &Server, cluster: &ClusterState) {
     server.add(cluster, &waiting("fine", "job".into(), "a", 7));
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "fine-job", "controller": true,
@@ -419,24 +416,48 @@ async fn a_record_that_was_only_checked_delays_no_return_and_a_check_resumes_not
         "spec": {}, "status": {},
     });
     cluster.with(|index| index.apply_pod(&serde_json::from_value(pod).unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_job_that_runs_again_goes_while_it_has_pods_though_its_time_has_come() {
+    let server = Server::default();
+    let requeuer = requeuer(&server).await;
+    let cluster = &requeuer.handles.cluster;
+    add_with_pod(&server, cluster);
+    server.0.lock().jobs.get_mut("fine/jobs/job").unwrap().0["spec"]["suspend"] = json!(false);
+    let (queue, now) = (WorkQueue::default(), "2026-01-01T00:00:00Z".parse().unwrap());
+    let due = cluster.with(|index| index.due_returns(now));
+    queue.replace(due.into_iter().map(ReturningOwner));
+    requeuer.bring_back(queue.take().unwrap()).await;
+    assert_eq!(server.0.lock().patched.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_only_checked_delays_no_return_and_a_check_resumes_nothing() {
+    let server = Server::default();
+    let requeuer = requeuer(&server).await;
+    let cluster = &requeuer.handles.cluster;
+    add_with_pod(&server, cluster);
     let queue = WorkQueue::default();
     let fill = |at: &str| {
         let now: Timestamp = at.parse().unwrap();
         let due = cluster.with(|index| index.due_returns(now));
-        queue.replace(due.into_iter().map(|owner| ReturningOwner::new(owner, now)));
+        queue.replace(due.into_iter().map(ReturningOwner));
     };
-    let before = "2025-12-31T23:58:59Z";
+    let (before, at) = ("2025-12-31T23:58:59Z", "2025-12-31T23:59:00Z");
     fill(before);
     requeuer.bring_back(queue.take().unwrap()).await;
-    fill(before);
-    assert!(queue.take().is_none(), "the next check is later");
+    for now in [before, at] {
+        fill(now);
+        assert!(queue.take().is_none(), "the next check is later");
+    }
     let calls = || {
         let state = server.0.lock();
         (state.read.len(), state.patched.len())
     };
     assert_eq!(calls(), (1, 0), "by now its time has come, but it has a pod");
     cluster.with(|index| index.delete_pod(Uid::of("pod")));
-    fill("2025-12-31T23:59:00Z");
+    fill(at);
     requeuer.bring_back(queue.take().unwrap()).await;
     assert_eq!(calls(), (2, 1));
 }
@@ -458,7 +479,7 @@ async fn a_return_that_the_clock_shows_too_early_after_all_is_tried_again_soon()
     cluster.with(|index| index.apply_owner(SOURCE, &metadata));
     let (queue, now) = (WorkQueue::default(), "2026-01-01T01:00:00Z".parse().unwrap());
     let due = cluster.with(|index| index.due_returns(now));
-    queue.replace(due.into_iter().map(|owner| ReturningOwner::new(owner, now)));
+    queue.replace(due.into_iter().map(ReturningOwner));
     requeuer.bring_back(queue.take().unwrap()).await;
     assert!(server.0.lock().patched.is_empty());
     tokio::time::advance(RETRY).await;

@@ -165,10 +165,12 @@ impl Pair {
         let mut expected = self.model.due_returns();
         expected.sort_by(|one, other| one.order.cmp(&other.order));
         let facts = given.iter().map(|of| {
-            (of.paused.uid.to_string(), of.paused.returns.comes_back(), of.paused.queue.to_string())
+            let back = (of.paused.returns.comes_back(), of.is_due);
+            (of.paused.uid.to_string(), back, of.paused.queue.to_string())
         });
         let wanted = expected.iter().map(|of| {
-            (wire::uid_text(of.uid), of.back.comes_back(), of.queue.map(wire::runai_name).unwrap_or_default())
+            let queue = of.queue.map(wire::runai_name).unwrap_or_default();
+            (wire::uid_text(of.uid), (of.back.comes_back(), of.is_due), queue)
         });
         same("due_returns", &facts.collect::<Vec<_>>(), &wanted.collect())?;
         self.seen.note("returned", given.len());

@@ -45,6 +45,8 @@ pub struct Returning {
     pub paused: Nanos,
     /// Before its time.
     pub is_early: bool,
+    /// It comes back now. Otherwise only its record is checked.
+    pub is_due: bool,
     /// By what they are ordered: the least first.
     pub order: (i64, Nanos, String),
 }
@@ -219,10 +221,10 @@ impl Naive {
         }
         let may_come = due.into_iter().filter(|(_, may, is_in_vain)| *may && !is_in_vain);
         let mut due: Vec<Returning> = may_come.map(|(returning, ..)| returning).collect();
-        let waits = |back: Back, called: &Called| called.due(back).is_none_or(|at| at > now);
-        let again =
-            self.paused().filter(|(owner, back, called)| waits(*back, called) && self.runs_again(owner));
-        let again: Vec<_> = again.map(|(owner, back, _)| self.returning_of(owner, back)).collect();
+        let again = self.paused().filter(|(owner, ..)| self.runs_again(owner));
+        let again = again
+            .map(|(owner, back, _)| Returning { is_due: false, ..self.returning_of(owner, back) })
+            .collect::<Vec<_>>();
         due.extend(
             again.into_iter().filter(|of| !due.iter().any(|known| known.uid == of.uid)).collect::<Vec<_>>(),
         );
@@ -249,6 +251,7 @@ impl Naive {
             back,
             paused: record.at * MILLI,
             is_early: back.at().is_some_and(|at| at > self.now),
+            is_due: true,
             order: (-i64::from(owner.priority.unwrap_or(0)), time, name),
         }
     }
