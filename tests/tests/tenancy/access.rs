@@ -28,7 +28,7 @@ const WRITES: [Rule<'_>; 5] = [
     (T9K, &["podgroups"], ALL),
 ];
 
-/// Queues take a right, and so do exemptions in namespaces with label `tenants`.
+/// Queues take a right, and so do exemptions in namespaces with label `tenants`. Each policy for objects of tenants is there.
 pub async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -40,6 +40,7 @@ pub async fn world() -> &'static World {
             "tenancy.queueAccess.grants[0].namespaces[0]=default",
             "tenancy.queueAccess.grants[0].users[0]=alice",
             "tenancy.namespaces.matchLabels.tenants=yes",
+            "tenancy.requireQueue.matchLabels.queue=required",
             "keeper.schedulers[0]=default-scheduler",
         ];
         let world = Box::pin(World::installed("tenancy-access", &values)).await?;
@@ -318,7 +319,7 @@ async fn the_charts_grants_let_accounts_and_named_users_of_their_namespaces_use_
 }
 
 /// Makes a namespace one of tenants, and returns once a user's pods without a ceiling are refused there.
-async fn select(name: &str, user: &str) {
+pub async fn select(name: &str, user: &str) {
     let world = world().await;
     world.cluster.kubectl(&["label", "namespace", name, "tenants=yes"]).await.unwrap().success().unwrap();
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();

@@ -11,6 +11,7 @@
 mod access;
 mod accounts;
 mod bound;
+mod limits;
 mod operators;
 mod owners;
 mod plugin;

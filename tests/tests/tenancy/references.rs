@@ -1,7 +1,10 @@
 //! Who names an owner must be allowed to own: references to controllers, by users with exactly given rights.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{DynamicObject, Status};
+use kube::{
+    ResourceExt,
+    core::{DynamicObject, Status},
+};
 use serde_json::{Value, json};
 use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
@@ -203,6 +206,27 @@ async fn who_may_update_an_owner_or_its_finalizers_may_name_it() {
     manager.create(&of_job("manager")).await;
 }
 
+/// Adds as many references to owners as an object can have, before its own.
+pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject) {
+    let kind = object.types.clone().unwrap().kind;
+    let (kind, name) = (kind.to_lowercase(), object.name_any());
+    let patch = async |operations: Value| {
+        let namespaced = ["--namespace", namespace.name(), "--type=json", "--patch-file=/dev/stdin"];
+        let command = [&["patch", &*kind, &*name][..], &namespaced].concat();
+        let output = world.cluster.kubectl_with_input(&command, &operations.to_string()).await.unwrap();
+        output.success().unwrap();
+        namespace.patch(object, &json!({"metadata": {"managedFields": [{}]}})).await;
+    };
+    let owner = json!({"apiVersion": "a", "kind": "b", "name": "c", "uid": "d"});
+    let more = json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner});
+    for _ in 0..9 {
+        patch(json!(vec![more.clone(); 9_900])).await;
+    }
+    // its own comes last: a search for the controller ends there
+    let from = "/metadata/ownerReferences/0";
+    patch(json!([{"op": "move", "from": from, "path": "/metadata/ownerReferences/-"}])).await;
+}
+
 /// A search among so many references costs more than the API server allows an expression.
 #[tokio::test]
 async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() {
@@ -213,21 +237,7 @@ async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() 
     pod["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": true}]);
     let pod = namespace.create(&pod).await;
-    let patch = async |operations: Value| {
-        let command =
-            ["patch", "pod", "crowded", "-n", namespace.name(), "--type=json", "--patch-file=/dev/stdin"];
-        let output = world.cluster.kubectl_with_input(&command, &operations.to_string()).await.unwrap();
-        output.success().unwrap();
-        namespace.patch(&pod, &json!({"metadata": {"managedFields": [{}]}})).await;
-    };
-    let owner = json!({"apiVersion": "a", "kind": "b", "name": "c", "uid": "d"});
-    let more = json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner});
-    for _ in 0..9 {
-        patch(json!(vec![more.clone(); 9_900])).await;
-    }
-    // the controller comes last: each search ends there
-    let from = "/metadata/ownerReferences/0";
-    patch(json!([{"op": "move", "from": from, "path": "/metadata/ownerReferences/-"}])).await;
+    crowd(world, namespace, &pod).await;
     namespace.patch(&pod, &json!({"metadata": {"labels": {"a": "b"}}})).await;
 }
 

@@ -260,14 +260,9 @@ Rows that differ in their resources alone are one. Takes (list $ account).
 {{- toJson $rows }}
 {{- end }}
 
-{{- /* A CEL expression: the keys whose values differ at a path of the object, as JSON. dyn, or the keys of {} would be numbers. */}}
-{{- define "tenure.writes.changed" -}}
-{{- $steps := "" }}
-{{- range fromJsonArray . }}{{- $steps = printf "%s[?%s]" $steps (toJson .) }}{{- end }}
-{{- $new := printf "optional.of(object)%s" $steps }}
-{{- $old := printf "optional.of(oldObject)%s" $steps -}}
-{{ $new }}.orValue(dyn({})).filter(key, {{ $new }}[?key] != {{ $old }}[?key]) +
-{{ $old }}.orValue(dyn({})).filter(key, !(key in {{ $new }}.orValue(dyn({}))))
+{{- /* A CEL expression: the map at a path of an object. Takes (list object path), the path as JSON. dyn, or the keys of {} would be numbers. */}}
+{{- define "tenure.writes.at" -}}
+optional.of({{ first . }}){{ range last . | fromJsonArray }}[?{{ toJson . }}]{{ end }}.orValue(dyn({}))
 {{- end }}
 
 {{- /* A CEL expression: the changed keys are among these. Takes (list variable keys). */}}

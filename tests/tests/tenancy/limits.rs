@@ -1,0 +1,200 @@
+//! What the API server lets the expressions of a policy cost. A policy beyond that refuses every write of an object, also
+//! those of kubelets and of the keeper.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE, World, fixtures,
+    policies::keeper_user,
+    workloads::{Namespace, workload},
+};
+
+use crate::{
+    access::{LABEL, RUNAI, seen_by, select, world},
+    references::{crowd, pod},
+};
+
+/// The objects that an API server takes and that policies search longest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Worst {
+    /// Tens of thousands of owner references.
+    OwnedPod,
+    OwnedJob,
+    /// As many annotations as policy bound-pods allows.
+    AnnotatedPod,
+    /// As many annotations as Kubernetes allows.
+    AnnotatedJob,
+    /// A queue with a name of a megabyte.
+    Group,
+    T9kJob,
+    /// Any object: the policy reads fields alone that its definition bounds.
+    Any,
+}
+
+/// The policies for objects of tenants, each with its worst object.
+const WORST: [(&str, Worst); 16] = [
+    ("tenure-accounts", Worst::AnnotatedJob),
+    ("tenure-bound-pods", Worst::AnnotatedPod),
+    ("tenure-exemptions", Worst::OwnedPod),
+    ("tenure-extensions", Worst::Any),
+    ("tenure-extensions-approval", Worst::Any),
+    ("tenure-grace-periods", Worst::OwnedJob),
+    ("tenure-owner-references", Worst::OwnedPod),
+    ("tenure-podgroup-queues", Worst::Group),
+    ("tenure-queue-labels", Worst::OwnedJob),
+    ("tenure-require-queue", Worst::AnnotatedPod),
+    ("tenure-use-evidence", Worst::AnnotatedPod),
+    ("tenure-use-podgroups", Worst::Group),
+    ("tenure-use-queues", Worst::OwnedPod),
+    ("tenure-use-t9k-fields", Worst::T9kJob),
+    ("tenure-use-t9k-queues", Worst::OwnedPod),
+    ("tenure-use-templates", Worst::OwnedJob),
+];
+
+/// Writes of users with all rights in a namespace.
+struct Writes<'w> {
+    world: &'w World,
+    admin: Namespace,
+}
+
+impl Writes<'_> {
+    /// Has a user write, and returns whether that is accepted, and what kubectl says. No answer may be about a cost.
+    async fn write(&self, user: &str, command: &[&str], object: &Value) -> (bool, String) {
+        let user = format!("--as={user}");
+        let rights = [&*user, "--as-group=system:masters", "--namespace", self.admin.name()];
+        let command = [command, &rights[..]].concat();
+        let output = self.world.cluster.kubectl_with_input(&command, &object.to_string()).await.unwrap();
+        assert!(!output.stderr.contains("cost"), "{command:?}: {}", output.stderr);
+        (output.status.success(), output.stderr)
+    }
+
+    /// Has a user merge a patch into an object, given with a flag if it is a subresource of that.
+    async fn patch(&self, user: &str, object: &[&str], patch: &Value) {
+        let command = [&["patch", "--type=merge", "--patch-file=/dev/stdin"][..], object].concat();
+        let (is_accepted, answer) = self.write(user, &command, patch).await;
+        assert!(is_accepted, "{user} {object:?}: {answer}");
+    }
+
+    /// Has those write a pod or a Job who write one: its tenant, the keeper, and the kubelet of a pod.
+    async fn patch_all(&self, kind: &str, name: &str, by_tenant: &Value) {
+        self.patch("person", &[kind, name], by_tenant).await;
+        let noted = json!({"metadata": {"annotations": {"tenure.dev/acts": "a"}}});
+        self.patch(&keeper_user(), &[kind, name], &noted).await;
+        if kind == "pod" {
+            let status = json!({"status": {"message": "a"}});
+            self.patch("kubelet", &[kind, name, "--subresource=status"], &status).await;
+        }
+    }
+
+    /// Creates an object, and writes it as clients do.
+    async fn try_out(&self, worst: Worst) {
+        let Self { world, admin } = self;
+        let long = "x".repeat(1_000_000);
+        match worst {
+            Worst::OwnedPod => {
+                let pod = admin.create(&with_owner(in_queue(pod(admin.name(), "owned")), true)).await;
+                crowd(world, admin, &pod).await;
+                self.patch_all("pod", "owned", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+            }
+            Worst::OwnedJob => {
+                let job = admin.create(&with_owner(in_queue(suspended(admin.name(), "owned")), false)).await;
+                crowd(world, admin, &job).await;
+                self.patch_all("job", "owned", &json!({"spec": {"parallelism": 2}})).await;
+            }
+            Worst::AnnotatedPod => {
+                let mut pod = in_queue(pod(admin.name(), "annotated"));
+                // with the one of the patch, and with room for that
+                pod["metadata"]["annotations"] = annotations(9_998, &"x".repeat(20));
+                admin.create(&pod).await;
+                self.patch_all("pod", "annotated", &json!({"metadata": {"annotations": {"a": "b"}}})).await;
+            }
+            Worst::AnnotatedJob => {
+                let job = admin.create(&suspended(admin.name(), "annotated")).await;
+                // the list of managed fields is as long as what is added at once
+                for count in [20_000, 40_000, 60_000, 80_000] {
+                    admin.patch(&job, &json!({"metadata": {"annotations": annotations(count, "")}})).await;
+                    admin.patch(&job, &json!({"metadata": {"managedFields": [{}]}})).await;
+                }
+                self.patch_all("job", "annotated", &json!({"spec": {"parallelism": 2}})).await;
+            }
+            Worst::Group => {
+                let (version, spec) = (format!("{RUNAI}/v2alpha2"), json!({"queue": long, "minMember": 1}));
+                let group = fixtures::object(&version, "PodGroup", admin.name(), "long", &spec);
+                let (is_accepted, answer) = self.write("person", &["create", "-f", "-"], &group).await;
+                assert!(!is_accepted && answer.contains("spec.queue: Too long"), "{answer}");
+            }
+            Worst::T9kJob => {
+                fixtures::install(world, fixtures::definitions("batch.tensorstack.dev")).await;
+                let spec = json!({"scheduler": {"t9kScheduler": {"queue": long}}});
+                let version = "batch.tensorstack.dev/v1beta1";
+                let job = fixtures::object(version, "GenericJob", admin.name(), "long", &spec);
+                let (is_accepted, answer) = self.write("person", &["create", "-f", "-"], &job).await;
+                assert!(is_accepted, "{answer}");
+            }
+            Worst::Any => {}
+        }
+    }
+}
+
+/// A Job that makes no pods.
+fn suspended(namespace: &str, name: &str) -> Value {
+    let mut job = workload("Job", namespace, name, &json!({}), &Value::Null);
+    job["spec"]["suspend"] = json!(true);
+    job
+}
+
+fn in_queue(mut object: Value) -> Value {
+    object["metadata"]["labels"][LABEL] = json!("q");
+    object
+}
+
+fn with_owner(mut object: Value, controls: bool) -> Value {
+    let owner = json!({"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": controls});
+    object["metadata"]["ownerReferences"] = json!([owner]);
+    object
+}
+
+/// Annotations with keys of three characters, the fewest for so many.
+fn annotations(count: usize, value: &str) -> Value {
+    let characters: Vec<char> = ('a'..='z').chain('A'..='Z').chain('0'..='9').collect();
+    let most = characters.len();
+    let key = |number: usize| {
+        let places = [number / most / most, number / most, number];
+        places.map(|place| characters[place % most]).iter().collect::<String>()
+    };
+    Value::Object((0..count).map(|number| (key(number), json!(value))).collect())
+}
+
+#[tokio::test]
+async fn no_object_of_a_tenant_has_a_policy_cost_more_than_the_api_server_allows() {
+    let world = world().await;
+    let listed = [
+        "get",
+        "validatingadmissionpolicies",
+        "--selector=app.kubernetes.io/part-of=tenure",
+        "--output=jsonpath={.items[*].metadata.name}",
+    ];
+    let listed = world.cluster.kubectl(&listed).await.unwrap().success().unwrap();
+    let policies: BTreeSet<&str> = listed.split_whitespace().collect();
+    let known: BTreeSet<&str> = WORST.iter().map(|(policy, _)| *policy).collect();
+    assert_eq!(policies, known, "each policy has a row");
+
+    let writes = Writes { world, admin: Namespace::new(world).await };
+    let name = writes.admin.name();
+    seen_by(name, "person").await;
+    select(name, "person").await;
+    world.cluster.kubectl(&["label", "namespace", name, "queue=required"]).await.unwrap().success().unwrap();
+    let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}});
+    eventually("the policy of the accounts to be enforced", DEADLINE, async || {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let (_, answer) = writes.write(&keeper_user(), &create, &probe).await;
+        Ok(answer.contains("doesn't do that").then_some(()))
+    })
+    .await
+    .unwrap();
+    for worst in WORST.iter().map(|(_, worst)| *worst).collect::<BTreeSet<_>>() {
+        Box::pin(writes.try_out(worst)).await;
+    }
+}
