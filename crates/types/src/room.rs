@@ -251,18 +251,21 @@ impl Spec {
         let mut running: BTreeMap<String, i64> = BTreeMap::new();
         let mut peak: BTreeMap<String, i64> = BTreeMap::new();
         for init in &self.init_containers {
-            let mut with = running.clone();
-            if init.is_sidecar() || !counting.is_of_runs() {
-                add(&mut with, of(init));
-            } else {
-                // an init container can't be resized: a run counts its requests, not the amounts
-                // that the node shows
-                add(&mut with, amounts(&init.resources.requests));
-            }
             if init.is_sidecar() {
-                running.clone_from(&with);
+                add(&mut running, of(init));
+                continue;
             }
-            raise(&mut peak, with);
+            // an init container can't be resized: a run counts its requests, not the amounts that the
+            // node shows
+            let own: BTreeMap<String, i64> =
+                if counting.is_of_runs() { amounts(&init.resources.requests).collect() } else { of(init) };
+            // only its own resources can exceed the sum: the sum of sidecars and containers only grows,
+            // and a copy of it for each init container would take minutes
+            let beside = |(resource, amount): (String, i64)| {
+                let before = running.get(&resource).copied().unwrap_or_default();
+                (resource, before.saturating_add(amount))
+            };
+            raise(&mut peak, own.into_iter().map(beside).collect());
         }
         for container in &self.containers {
             add(&mut running, of(container));

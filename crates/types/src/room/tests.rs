@@ -41,6 +41,33 @@ fn an_init_container_that_goes_on_counts_with_all_that_come_after_it() {
 }
 
 #[test]
+fn an_init_container_counts_beside_the_sidecars_before_it_for_its_own_resources() {
+    let requests = |of: Value| json!({"requests": of});
+    let init = json!([
+        {"restartPolicy": "Always", "resources": requests(json!({"cpu": "1", "example.com/a": 2}))},
+        {"resources": requests(json!({"example.com/a": 3, "example.com/b": 4}))},
+        {"restartPolicy": "Always", "resources": requests(json!({"example.com/b": 1}))},
+    ]);
+    let main = json!([{"resources": requests(json!({"cpu": "2", "example.com/b": 2}))}]);
+    let requests = room(&json!({"containers": main, "initContainers": init})).requests;
+    assert_eq!((requests["cpu"], requests["example.com/a"], requests["example.com/b"]), (3_000, 5, 4));
+}
+
+#[test]
+fn each_of_many_sidecars_is_added_once() {
+    // with a sum for each of them, this takes minutes
+    let sidecar = |number: usize| {
+        let requests = json!({format!("example.com/{number}"): 1});
+        json!({"name": number.to_string(), "restartPolicy": "Always", "resources": {"requests": requests}})
+    };
+    let sidecars: Vec<Value> = (0..15_000).map(sidecar).collect();
+    let spec = json!({"containers": [], "initContainers": sidecars});
+    let pod: PodWithRoom = serde_json::from_value(json!({"spec": spec})).unwrap();
+    assert_eq!(pod.clone().split_run().1.given.len(), 15_000);
+    assert!(pod.split().1.requests.is_empty(), "no node has as many resources");
+}
+
+#[test]
 fn what_a_pod_requests_itself_replaces_what_its_containers_do() {
     let own = json!({"requests": {"cpu": "1", "nvidia.com/gpu": "7"}});
     let spec = json!({"containers": [{"resources": {"requests": {"cpu": "3", "nvidia.com/gpu": 2}}}], "resources": own});
