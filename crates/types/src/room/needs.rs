@@ -4,11 +4,13 @@
 //! `tenure_policy::victims` reads them when it looks for other victims on a node. Users write these
 //! fields, so the memory that they take is bounded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use serde::{Deserialize, de::IgnoredAny};
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 
 use super::{Spec, or_empty};
 use crate::selector::{Labels, Selector};
@@ -68,15 +70,48 @@ pub(super) struct ContainerPort {
     protocol: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// A volume. The fields of its kind are skipped: a user may write a hundred thousand small maps there,
+/// which would take fifty times as much memory as their text.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Volume {
     name: String,
     persistent_volume_claim: Option<Claim>,
-    ephemeral: Option<IgnoredAny>,
-    /// The other volumes, by their kinds.
-    #[serde(flatten)]
-    others: BTreeMap<String, Value>,
+    is_ephemeral: bool,
+    /// True if the volume is none of [`PLAIN_VOLUMES`], and uses no claim.
+    is_disk: bool,
+}
+
+impl<'de> Deserialize<'de> for Volume {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(VolumeFields)
+    }
+}
+
+/// Reads a volume.
+struct VolumeFields;
+
+impl<'de> Visitor<'de> for VolumeFields {
+    type Value = Volume;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a volume")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut fields: M) -> Result<Volume, M::Error> {
+        let mut volume = Volume::default();
+        while let Some(field) = fields.next_key::<String>()? {
+            match field.as_str() {
+                "name" => volume.name = fields.next_value()?,
+                "persistentVolumeClaim" => volume.persistent_volume_claim = fields.next_value()?,
+                "ephemeral" => volume.is_ephemeral = fields.next_value::<Option<IgnoredAny>>()?.is_some(),
+                kind => {
+                    volume.is_disk |= !PLAIN_VOLUMES.contains(&kind);
+                    fields.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(volume)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -165,7 +200,7 @@ impl PodNeeds {
                 .collect::<BTreeSet<_>>()
                 .into_iter()
                 .collect(),
-            has_disks: spec.volumes.iter().any(Volume::is_disk),
+            has_disks: spec.volumes.iter().any(|of| of.is_disk),
             has_resource_claims: !spec.resource_claims.is_empty(),
             affinity: terms(|of| of.pod_affinity.as_ref()),
             anti_affinity: terms(|of| of.pod_anti_affinity.as_ref()),
@@ -231,12 +266,7 @@ impl Volume {
     /// own. None: the volume uses no claim.
     fn claim(&self, pod: &str) -> Option<Box<str>> {
         let named = self.persistent_volume_claim.as_ref().map(|of| of.claim_name.as_str().into());
-        named.or_else(|| self.ephemeral.as_ref().map(|_| format!("{pod}-{}", self.name).into()))
-    }
-
-    /// True if the volume is none of [`PLAIN_VOLUMES`], and uses no claim.
-    fn is_disk(&self) -> bool {
-        self.others.keys().any(|of| !PLAIN_VOLUMES.contains(&of.as_str()))
+        named.or_else(|| self.is_ephemeral.then(|| format!("{pod}-{}", self.name).into()))
     }
 }
 

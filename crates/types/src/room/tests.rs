@@ -117,6 +117,19 @@ fn the_claims_of_a_pods_volumes_are_kept_once_each_in_order() {
 }
 
 #[test]
+fn the_fields_of_a_volume_are_skipped_however_many_and_deep_they_are() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let items = vec![r#"{"key":"a","path":"b"}"#; 10_000].join(",");
+    let volumes = format!(
+        r#"[{{"name":"v","configMap":{{"name":"c","items":[{items}],"deep":{deep}}}}},{{"name":"w","ephemeral":{{"deep":{deep}}}}}]"#
+    );
+    let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"volumes":{volumes}}}}}"#);
+    let pod: PodWithRoom = serde_json::from_str(&text).unwrap();
+    let needs = pod.split().1.needs.unwrap();
+    assert_eq!(needs, PodNeeds { claims: Box::new(["a-w".into()]), ..PodNeeds::default() });
+}
+
+#[test]
 fn a_pod_that_needs_more_than_room_is_not_plain() {
     let port = |port: Value| needs(&json!({"containers": [{"ports": [port]}]})).unwrap().host_ports;
     let [any, udp, one, other] = [
