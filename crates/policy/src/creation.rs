@@ -63,7 +63,7 @@ impl GroupLookup {
     /// queue `default`.
     pub fn found(kind: PodGroupKind, group: &PodGroup) -> Self {
         let default = (kind == PodGroupKind::Tensorstack).then(|| keys::TENSORSTACK_DEFAULT_QUEUE.to_owned());
-        Self::Found(kind.spec(&group.spec).queue.filter(|queue| !queue.is_empty()).or(default))
+        Self::Found(group.minimums(kind).queue.filter(|queue| !queue.is_empty()).or(default))
     }
 }
 

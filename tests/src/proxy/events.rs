@@ -175,9 +175,15 @@ impl Lines {
                 (true, false) => event["type"] = json!("ADDED"),
                 (false, _) => {}
             }
-            self.whole.push(format!("{event}\n").into_bytes());
+            self.whole.push(line_of(&event["type"], &event["object"]).into_bytes());
         }
     }
+}
+
+/// Returns an event as the API server writes it: the type comes first, so that a client needn't keep the
+/// object until it knows the type.
+fn line_of(kind: &Value, object: &Value) -> String {
+    format!("{{\"type\":{kind},\"object\":{object}}}\n")
 }
 
 #[cfg(test)]
@@ -186,7 +192,7 @@ mod tests {
 
     fn event(kind: &str, uid: &str, version: u32) -> String {
         let object = json!({"metadata": {"uid": uid, "resourceVersion": version.to_string()}});
-        format!("{}\n", json!({"type": kind, "object": object}))
+        line_of(&json!(kind), &object)
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct GroupRecord {
 
 impl GroupRecord {
     pub fn read(kind: PodGroupKind, group: &podgroup::PodGroup, interner: &mut Interner) -> Self {
-        let spec = kind.spec(&group.spec);
+        let spec = group.minimums(kind);
         let default = (kind == PodGroupKind::Tensorstack).then_some(keys::TENSORSTACK_DEFAULT_QUEUE);
         let queue = spec.queue.as_deref().filter(|queue| !queue.is_empty()).or(default);
         let created = group.metadata.creation_timestamp.as_ref();

@@ -223,8 +223,7 @@ pub fn group(of: &GroupObj) -> PodGroup {
             ]),
             ..ObjectMeta::default()
         },
-        spec,
-        status: Value::Null,
+        spec: serde_json::value::to_raw_value(&spec).unwrap(),
     }
 }
 

@@ -396,7 +396,8 @@ fn the_queue_of_a_group_comes_first_and_one_that_is_not_known_gives_no_answer() 
     assert_eq!(found(Some(GroupLookup::Found(None))).as_deref(), Some("free"));
     assert_eq!(found(Some(GroupLookup::Absent)).as_deref(), Some("free"));
     assert_eq!((found(Some(GroupLookup::Unknown)), found(None)), (None, None));
-    let group = |kind, spec: Value| GroupLookup::found(kind, &PodGroup { spec, ..PodGroup::default() });
+    let group =
+        |kind, spec: Value| GroupLookup::found(kind, &serde_json::from_value(json!({"spec": spec})).unwrap());
     let queue = |name: &str| GroupLookup::Found(Some(name.to_owned()));
     assert_eq!(group(PodGroupKind::Runai, json!({"queue": "a"})), queue("a"));
     assert_eq!(group(PodGroupKind::Runai, json!({})), GroupLookup::Found(None));

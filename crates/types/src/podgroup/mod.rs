@@ -12,12 +12,12 @@ mod runai;
 mod tensorstack;
 mod volcano;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, value::RawValue};
 
 use row::KindRow;
 pub use row::{LONGEST_NAME, PodField, ReportedStart};
@@ -136,18 +136,31 @@ impl PodGroupKind {
     }
 }
 
-/// A `PodGroup` of any kind, reduced to what [`PodGroupKind::spec`] and [`PodGroupKind::shown`]
-/// read.
+/// A `PodGroup` of any kind, reduced to what [`PodGroup::minimums`] reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodGroup {
     /// The metadata, without the parts that no decision needs.
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// The `spec`, in the format of the kind.
-    pub spec: Value,
-    /// The `status`, in the format of the kind.
-    pub status: Value,
+    /// The `spec` in the format of the kind, as text. A page of groups may have hundreds of thousands of
+    /// small maps, and a map takes thirty times as much memory as its text.
+    pub spec: Box<RawValue>,
+}
+
+impl PodGroup {
+    /// Reads the queue and the minimums of a group of this kind: see [`PodGroupKind::spec`]. A field
+    /// that can't be read counts as absent.
+    pub fn minimums(&self, kind: PodGroupKind) -> PodGroupSpec {
+        let fields: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(self.spec.get()).unwrap_or_default();
+        let read = |(field, text): (String, Box<RawValue>)| {
+            let value: Value = serde_json::from_str(text.get()).ok()?;
+            Some((field, value))
+        };
+        let fields: Map<String, Value> = fields.into_iter().filter_map(read).collect();
+        kind.spec(&Value::Object(fields))
+    }
 }
 
 #[cfg(test)]

@@ -140,3 +140,26 @@ fn names_and_subgroups_are_bounded() {
     let named = json!({"subGroups": [{"name": long, "minMember": 1}]});
     assert!(PodGroupKind::Runai.spec(&named).sub_groups.is_empty());
 }
+
+#[test]
+fn a_field_of_a_group_that_cannot_be_read_hides_no_other() {
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let text =
+        format!(r#"{{"metadata":{{"name":"g"}},"spec":{{"queue":"q","deep":{deep}}},"status":{deep}}}"#);
+    let group: PodGroup = serde_json::from_str(&text).unwrap();
+    assert_eq!(group.metadata.name.as_deref(), Some("g"));
+    assert_eq!(group.minimums(PodGroupKind::Runai).queue.as_deref(), Some("q"));
+    for text in ["{}", r#"{"spec":null}"#, r#"{"spec":[1]}"#, r#"{"spec":{"queue":7}}"#] {
+        let group: PodGroup = serde_json::from_str(text).unwrap();
+        assert_eq!(group.minimums(PodGroupKind::Runai).queue, None, "{text}");
+    }
+}
+
+#[test]
+fn the_spec_of_a_group_stays_text_until_it_is_asked_for() {
+    let subgroups = vec![r#"{"name":"a","minMember":1}"#; 50_000].join(",");
+    let text = format!(r#"{{"spec":{{"subGroups":[{subgroups}]}},"status":{{"conditions":[{subgroups}]}}}}"#);
+    let group: PodGroup = serde_json::from_str(&text).unwrap();
+    assert!(group.spec.get().len() < text.len());
+    assert_eq!(group.minimums(PodGroupKind::Runai).sub_groups.len(), MOST_SUBGROUPS);
+}
