@@ -244,8 +244,9 @@ impl Spec {
     /// the sidecars before it need more, that amount counts. The pod's own requests replace the
     /// sum, for the resources that [`is_of_pods`] names. The overhead comes on top.
     fn requests(&self, status: &Status, counting: ResizeCounting) -> BTreeMap<String, i64> {
+        let shown = status.by_container();
         let of = |container: &Container| {
-            let held = status.of_container(&container.name).and_then(ContainerStatus::held);
+            let held = shown.get(container.name.as_str()).copied().and_then(ContainerStatus::held);
             counting.count(amounts(&container.resources.requests), held)
         };
         let mut running: BTreeMap<String, i64> = BTreeMap::new();
@@ -296,9 +297,10 @@ impl Status {
         pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
     }
 
-    /// Returns the status of a container or init container.
-    fn of_container(&self, name: &str) -> Option<&ContainerStatus> {
-        self.container_statuses.iter().chain(&self.init_container_statuses).find(|of| of.name == name)
+    /// Returns the statuses of containers and init containers by name. A pod may have thousands.
+    fn by_container(&self) -> BTreeMap<&str, &ContainerStatus> {
+        let statuses = self.container_statuses.iter().chain(&self.init_container_statuses);
+        statuses.map(|of| (of.name.as_str(), of)).collect()
     }
 }
 

@@ -56,7 +56,8 @@ impl Spec {
     fn is_shown(&self, status: &Status) -> bool {
         let sidecars = self.init_containers.iter().filter(|init| init.is_sidecar());
         let mut containers = sidecars.chain(&self.containers);
-        let is_shown = |name: &str| status.of_container(name).and_then(ContainerStatus::held).is_some();
+        let shown = status.by_container();
+        let is_shown = |name: &str| shown.get(name).copied().and_then(ContainerStatus::held).is_some();
         containers.all(|container| is_shown(&container.name))
             && (self.resources.is_none() || status.held().is_some())
     }
@@ -68,9 +69,9 @@ impl Status {
     fn stopped_at(&self, spec: &Spec) -> Option<Timestamp> {
         let stopped =
             |of: &ContainerStatus| of.state.terminated.as_ref()?.finished_at.as_deref()?.parse().ok();
-        let of = |name: &str| self.init_container_statuses.iter().find(|of| of.name == name);
+        let shown = self.by_container();
         let sidecars = spec.init_containers.iter().filter(|init| init.is_sidecar());
-        let sidecars = sidecars.map(|sidecar| of(&sidecar.name).and_then(stopped));
+        let sidecars = sidecars.map(|sidecar| stopped(shown.get(sidecar.name.as_str())?));
         let last: Option<Vec<Timestamp>> =
             self.container_statuses.iter().map(stopped).chain(sidecars).collect();
         last?.into_iter().max()

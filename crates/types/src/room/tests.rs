@@ -310,6 +310,15 @@ fn a_run_has_what_its_node_shows_and_not_what_it_asks_for() {
 }
 
 #[test]
+fn each_of_many_statuses_is_read_once() {
+    // with a search for each of them, this takes a minute
+    let names = (0..40_000).map(|number| number.to_string());
+    let containers: Vec<Value> = names.map(|name| named(&name, "1")).collect();
+    let spec = json!({"containers": containers});
+    assert_eq!(run(&spec, &json!({"containerStatuses": containers})), (40_000_000, None));
+}
+
+#[test]
 fn a_run_has_what_no_resize_can_change() {
     let requests = json!({"requests": {"nvidia.com/gpu": 8, "cpu": "1"}});
     let spec =
