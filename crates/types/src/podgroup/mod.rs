@@ -12,11 +12,17 @@ mod runai;
 mod tensorstack;
 mod volcano;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::{Map, Value, value::RawValue};
 
 use row::KindRow;
@@ -154,12 +160,50 @@ impl PodGroup {
     pub fn minimums(&self, kind: PodGroupKind) -> PodGroupSpec {
         let fields: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(self.spec.get()).unwrap_or_default();
-        let read = |(field, text): (String, Box<RawValue>)| {
-            let value: Value = serde_json::from_str(text.get()).ok()?;
-            Some((field, value))
-        };
+        let read = |(field, text): (String, Box<RawValue>)| Some((field, read_field(text.get()).ok()?));
         let fields: Map<String, Value> = fields.into_iter().filter_map(read).collect();
         kind.spec(&Value::Object(fields))
+    }
+}
+
+/// Reads a field of a spec. Of a list, only the first elements are read: readers hold the lock of an
+/// index, and a user may write fifty thousand subgroups.
+fn read_field(text: &str) -> serde_json::Result<Value> {
+    if text.starts_with('[') {
+        serde_json::from_str(text).map(|FirstElements(list)| Value::Array(list))
+    } else {
+        serde_json::from_str(text)
+    }
+}
+
+/// The first elements of a list, at most [`MOST_SUBGROUPS`].
+struct FirstElements(Vec<Value>);
+
+impl<'de> Deserialize<'de> for FirstElements {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListReader)
+    }
+}
+
+/// Reads [`FirstElements`].
+struct ListReader;
+
+impl<'de> Visitor<'de> for ListReader {
+    type Value = FirstElements;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<FirstElements, S::Error> {
+        let mut first = Vec::new();
+        while first.len() < MOST_SUBGROUPS
+            && let Some(element) = seq.next_element()?
+        {
+            first.push(element);
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(FirstElements(first))
     }
 }
 
