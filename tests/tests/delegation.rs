@@ -41,7 +41,11 @@ async fn down() -> &'static World {
     WORLD.get_or_try_init(async || Box::pin(started("delegation-down")).await).await.unwrap()
 }
 
-/// With the values of the example, and another bound for the parts of other tests.
+/// Queues that values of the chart name, and that don't exist.
+const NAMED: [&str; 4] = ["named-default", "named-kueue", "named-grant", "named-bound"];
+
+/// With the values of the example, another bound for the parts of other tests, and those that name the queues of
+/// [`NAMED`].
 async fn started(name: &str) -> Result<World> {
     let values = [
         // queues are made while no webhook answers
@@ -54,18 +58,38 @@ async fn started(name: &str) -> Result<World> {
         "delegation.bounds[1].queue=bounded",
         "delegation.bounds[1].preemptMinRuntime=2h",
         "delegation.bounds[1].reclaimMinRuntime=30m",
+        "delegation.bounds[2].queue=named-bound",
+        "delegation.bounds[2].preemptMinRuntime=10h",
+        "tenancy.defaultQueue.runai=named-default",
+        "tenancy.queueAccess.grants[0].queue=named-grant",
+        "tenancy.queueAccess.grants[0].namespaces[0]=default",
+        "kueue.queues[0].localQueue=main",
+        "kueue.queues[0].queue=named-kueue",
     ];
     let world = World::installed_with(name, &values, &[]).await?;
+    await_policies(&world).await?;
     for (name, spec) in [("bounded", json!({})), ("sales", json!({}))] {
         world.apply(&queue(name, &spec)).await;
     }
-    let part = Part::new(&world).await;
-    eventually("the policy to be enforced", DEADLINE, async || {
-        let probe = part.write(&["create", "--dry-run=server"], &queue("probe", &json!({}))).await;
-        Ok((!probe.status.success()).then_some(()))
-    })
-    .await?;
     Ok(world)
+}
+
+/// Waits until both policies judge. Until the API server knows the kind of the second one's parameters, that policy
+/// refuses the creations of all users.
+async fn await_policies(world: &World) -> Result<()> {
+    let prober = &User::with_queues(world, "prober", &["probes"]).await;
+    let orphan = queue("probe-orphan", &below("probe-missing")).to_string();
+    let refused = async |name: &str, spec: Value, words: &str| {
+        let probe = prober.write(&["create", "--dry-run=server"], &queue(name, &spec)).await;
+        probe.stderr.contains(words)
+    };
+    eventually("the policies to be enforced", DEADLINE, async || {
+        world.cluster.kubectl_with_input(&["apply", "-f", "-"], &orphan).await?.success()?;
+        let judges = refused("probe", json!({}), "spec.parentQueue: Required value").await
+            && refused("probe-missing", below("probes"), "names it as its parent").await;
+        Ok(judges.then_some(()))
+    })
+    .await
 }
 
 /// With the webhook, and while it is down.
@@ -95,6 +119,31 @@ impl<'w> User<'w> {
         Self { world, name: name.to_owned(), kubeconfig }
     }
 
+    /// A user who may see and create all queues, and change these.
+    async fn with_queues(world: &'w World, name: &str, queues: &[&str]) -> Self {
+        let of = |verbs: &[&str], names: &[&str]| json!({"apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "verbs": verbs, "resourceNames": names});
+        let rules =
+            [of(&["get", "list", "watch", "create"], &[]), of(&["update", "patch", "delete"], queues)];
+        let group = "rbac.authorization.k8s.io";
+        world
+            .apply(&json!({
+                "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+            }))
+            .await;
+        world
+            .apply(&json!({
+                "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+            }))
+            .await;
+        let user = Self::new(world, name, None);
+        for queue in queues {
+            user.await_right("update", queue).await;
+        }
+        user
+    }
+
     async fn kubectl(&self, arguments: &[&str], stdin: &str) -> Output {
         self.world.cluster.kubectl_as(&self.kubeconfig, arguments, stdin).await.unwrap()
     }
@@ -105,6 +154,16 @@ impl<'w> User<'w> {
 
     async fn create(&self, name: &str, spec: &Value) -> Output {
         self.write(&["create"], &queue(name, spec)).await
+    }
+
+    /// Waits until the creation is refused: the API server sees the queues below a missing one a moment later.
+    async fn await_refusal_to_create(&self, name: &str, spec: &Value, words: &str) {
+        eventually(&format!("the creation of {name} to be refused"), DEADLINE, async || {
+            let create = self.write(&["create", "--dry-run=server"], &queue(name, spec)).await;
+            Ok(create.stderr.contains(words).then_some(()))
+        })
+        .await
+        .unwrap();
     }
 
     async fn patch(&self, resource: &str, name: &str, spec: &Value) -> Output {
@@ -148,26 +207,7 @@ impl<'w> Part<'w> {
         for (name, parent) in [(&top, "bounded"), (&left, &top), (&right, &top)] {
             world.apply(&queue(name, &below(parent))).await;
         }
-        let delegate = User::new(world, &format!("admin-of-{top}"), None);
-        let of = |verbs: &[&str], names: &[&String]| json!({"apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "verbs": verbs, "resourceNames": names});
-        let rules = [
-            of(&["get", "list", "watch", "create"], &[]),
-            of(&["update", "patch", "delete"], &[&top, &left, &right]),
-        ];
-        let group = "rbac.authorization.k8s.io";
-        world
-            .apply(&json!({
-                "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": top}, "rules": rules,
-            }))
-            .await;
-        world
-            .apply(&json!({
-                "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": top},
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": top},
-                "subjects": [{"apiGroup": group, "kind": "User", "name": delegate.name}],
-            }))
-            .await;
-        delegate.await_right("update", &top).await;
+        let delegate = User::with_queues(world, &format!("admin-of-{top}"), &[&top, &left, &right]).await;
         Self { delegate, top, left, right }
     }
 
@@ -376,23 +416,89 @@ async fn queue_that_an_administrator_moves_below_a_bound_keeps_to_it_with_all_be
 /// Without it, the queues below it would be at the top.
 #[tokio::test]
 async fn delegate_deletes_no_queue_that_has_others_below_it() {
-    let world = up().await;
-    let part = &Part::new(world).await;
-    let children = ["get", V3, &part.top, "-o=jsonpath={.status.childQueues}"];
-    eventually("the keeper to have written the children", DEADLINE, async || {
-        let children = world.cluster.kubectl(&children).await?.success()?;
-        Ok(children.contains(&part.right).then_some(()))
+    in_both(async |world| {
+        let part = &Part::new(world).await;
+        let delete = ["delete", V3, &part.top, "--dry-run=server"];
+        eventually("the queues below to be seen", DEADLINE, async || {
+            Ok((!part.kubectl(&delete, "").await.status.success()).then_some(()))
+        })
+        .await
+        .unwrap();
+        let refused = part.kubectl(&["delete", V3, &part.top], "").await;
+        assert_refused(
+            &refused,
+            &format!("metadata.name: Invalid value: \"{}\": queue \"{}-", part.top, part.top),
+        );
+        assert_refused(
+            &refused,
+            "\" is below it, and would become a top-level queue: delete that queue first",
+        );
+        for leaf in [&part.left, &part.right] {
+            assert_accepted(part.kubectl(&["delete", V3, leaf], "").await);
+        }
+        eventually("the queues below to be gone", DEADLINE, async || {
+            Ok(part.kubectl(&["delete", V3, &part.top], "").await.status.success().then_some(()))
+        })
+        .await
+        .unwrap();
     })
-    .await
-    .unwrap();
-    assert_refused(
-        &part.kubectl(&["delete", V3, &part.top], "").await,
-        &format!(
-            "metadata.name: Invalid value: \"{}\": queue \"{}\" is below it, and would become a top-level queue: delete that queue first",
-            part.top, part.left
-        ),
-    );
-    assert_accepted(part.kubectl(&["delete", V3, &part.left], "").await);
+    .await;
+}
+
+/// Otherwise the queues of others would be below the delegate's. The parent is missing while an administrator replaces it,
+/// or if queues are applied before their parents.
+#[tokio::test]
+async fn delegate_creates_no_missing_queue_that_others_name_as_their_parent() {
+    in_both(async |world| {
+        let (part, neighbour) = &join!(Part::new(world), Part::new(world));
+        let (orphan, missing) = (part.other("orphan"), part.other("missing"));
+        world.apply(&queue(&orphan, &below(&missing))).await;
+        let refusal = |user: &User<'_>, name: &str, child: &str| format!(
+            "metadata.name: Invalid value: \"{name}\": queue \"{child}\" names it as its parent, so only users who may update all queues may create it, which user \"{}\" may not: use another name",
+            user.name
+        );
+        for user in [part, neighbour] {
+            let words = refusal(user, &missing, &orphan);
+            user.await_refusal_to_create(&missing, &below(&user.top), &words).await;
+            assert_refused(&user.create(&missing, &below(&user.top)).await, &words);
+        }
+        // as between the two halves of `kubectl replace --force`
+        world.cluster.kubectl(&["delete", V3, &part.left]).await.unwrap().success().unwrap();
+        world.cluster.kubectl(&["delete", V3, &part.top]).await.unwrap().success().unwrap();
+        let words = refusal(neighbour, &part.top, &part.right);
+        neighbour.await_refusal_to_create(&part.top, &below(&neighbour.top), &words).await;
+        assert_refused(&neighbour.create(&part.top, &below(&neighbour.top)).await, &words);
+        for (name, parent) in [(&part.top, "bounded"), (&part.left, &*part.top), (&missing, &*part.top)] {
+            world.apply(&queue(name, &below(parent))).await;
+        }
+    })
+    .await;
+    // which the webhook converts
+    let part = &Part::new(up().await).await;
+    let (orphan, missing) = (part.other("orphan"), part.other("missing"));
+    part.world.apply(&queue(&orphan, &below(&missing))).await;
+    part.await_refusal_to_create(&missing, &below(&part.top), "names it as its parent").await;
+    let mut new = queue(&missing, &below(&part.top));
+    new["apiVersion"] = json!("scheduling.run.ai/v2");
+    assert_refused(&part.write(&["create"], &new).await, "names it as its parent");
+}
+
+/// Otherwise the delegate would get the workloads that the configuration puts there.
+#[tokio::test]
+async fn delegate_creates_no_missing_queue_that_values_of_the_chart_name() {
+    in_both(async |world| {
+        let part = &Part::new(world).await;
+        for name in NAMED {
+            assert_refused(&part.create(name, &below(&part.top)).await, &format!(
+                "metadata.name: Invalid value: \"{name}\": values of Tenure's chart name this queue, so only users who may update all queues may create it, which user \"{}\" may not: use another name",
+                part.name
+            ));
+            let create = ["create", "--dry-run=server", "-f", "-"];
+            let new = queue(name, &below(&part.top)).to_string();
+            assert_accepted(world.cluster.kubectl_with_input(&create, &new).await.unwrap());
+        }
+    })
+    .await;
 }
 
 /// The garbage collector deletes a queue whose owners are gone, with all its rights.
@@ -498,13 +604,15 @@ async fn roles_of_the_example_do_what_its_comment_says() {
 }
 
 #[tokio::test]
-async fn expressions_of_the_policy_fit_what_they_look_at() {
+async fn expressions_of_the_policies_fit_what_they_look_at() {
     let world = down().await;
-    let get = ["get", "validatingadmissionpolicy", "tenure-delegation", "-o=jsonpath={.status}"];
-    let checked = async || {
-        let status = world.cluster.kubectl(&get).await?.success()?;
-        Ok(Some(status).filter(|status| status.contains("observedGeneration")))
-    };
-    let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();
-    assert!(!status.contains("expressionWarnings"), "{status}");
+    for name in ["tenure-delegation", "tenure-delegation-children"] {
+        let get = ["get", "validatingadmissionpolicy", name, "-o=jsonpath={.status}"];
+        let checked = async || {
+            let status = world.cluster.kubectl(&get).await?.success()?;
+            Ok(Some(status).filter(|status| status.contains("observedGeneration")))
+        };
+        let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();
+        assert!(!status.contains("expressionWarnings"), "{name}: {status}");
+    }
 }

@@ -10,6 +10,9 @@ use crate::{
 const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
+/// The policy that looks at the queues below a queue.
+const CHILDREN: &str = "test-tenure-delegation-children";
+
 fn delegation(values: &Value) -> Value {
     json!({"delegation": values})
 }
@@ -26,15 +29,61 @@ async fn delegation_is_off_by_default_and_where_values_of_an_older_chart_are_reu
 }
 
 #[tokio::test]
-async fn policy_of_the_delegation_refuses_what_it_can_not_judge_and_the_api_server_accepts_it() {
+async fn policies_of_the_delegation_refuse_what_they_can_not_judge_and_the_api_server_accepts_them() {
     let values = delegation(&json!({"enabled": true}));
     let rendered = helm(shared().await, "template", "test", &values, &[]).await.success().unwrap();
     let objects = parse(&rendered);
-    let name = "test-tenure-delegation";
-    assert_eq!(find(&objects, POLICY, name)["spec"]["failurePolicy"], "Fail");
-    let binding = find(&objects, BINDING, name);
-    assert_eq!(binding["spec"], json!({"policyName": name, "validationActions": ["Deny"]}));
+    let queues = json!({"selector": {}, "parameterNotFoundAction": "Allow"});
+    for (name, params) in [("test-tenure-delegation", None), (CHILDREN, Some(queues))] {
+        assert_eq!(find(&objects, POLICY, name)["spec"]["failurePolicy"], "Fail");
+        let spec = &find(&objects, BINDING, name)["spec"];
+        assert_eq!((&spec["policyName"], &spec["validationActions"]), (&json!(name), &json!(["Deny"])));
+        assert_eq!(spec.get("paramRef"), params.as_ref());
+    }
     assert_accepted(&rendered, objects.len()).await;
+}
+
+/// Otherwise the API server would refuse the creation of queues while no webhook converts the others.
+#[tokio::test]
+async fn policy_of_the_delegation_reads_queues_in_the_version_that_is_stored() {
+    for (mut values, version) in [
+        (json!({}), "v3alpha1"),
+        (json!({"queueVersion": "v2"}), "v3alpha1"),
+        // that of KAI-Scheduler's definition
+        (json!({"crds": {"runai": false}}), "v2"),
+    ] {
+        values["delegation"] = json!({"enabled": true});
+        let objects = render("test", &values).await;
+        let kind = &find(&objects, POLICY, CHILDREN)["spec"]["paramKind"];
+        let expected = json!({"apiVersion": format!("scheduling.run.ai/{version}"), "kind": "Queue"});
+        assert_eq!(kind, &expected, "{values}");
+    }
+}
+
+#[tokio::test]
+async fn policy_of_the_delegation_names_each_queue_of_the_values_once() {
+    let named = async |mut values: Value| {
+        values["delegation"]["enabled"] = json!(true);
+        let objects = render("test", &values).await;
+        let spec = &find(&objects, POLICY, "test-tenure-delegation")["spec"];
+        spec["validations"].to_string()
+    };
+    let values = json!({
+        "tenancy": {
+            "defaultQueue": {"runai": "shared", "tensorstack": "flat"},
+            "queueAccess": {"grants": [{"queue": "granted", "namespaces": ["a"]}]},
+        },
+        "kueue": {"queues": [{"localQueue": "main", "queue": "granted"}, {"clusterQueue": "gpu", "queue": "two-days"}]},
+        "delegation": {"bounds": [{"queue": "bounded", "preemptMinRuntime": "2h"}]},
+    });
+    let expected =
+        json!("object.metadata.name in [\"bounded\",\"granted\",\"shared\",\"two-days\"]").to_string();
+    let validations = named(values).await;
+    assert!(validations.contains(expected.trim_matches('"')), "{validations}");
+    for values in [json!({}), json!({"tenancy": null, "kueue": null})] {
+        let validations = named(values).await;
+        assert!(!validations.contains("values of the chart"), "{validations}");
+    }
 }
 
 #[tokio::test]

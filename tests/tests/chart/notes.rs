@@ -100,28 +100,6 @@ async fn notes_say_what_does_not_work_with_these_values() {
 }
 
 #[tokio::test]
-async fn notes_say_when_no_keeper_writes_what_the_delegation_reads() {
-    let words = "no keeper writes status.childQueues of queues";
-    let delegation = |on: bool, more: Value| {
-        let mut values = more;
-        values["delegation"] = json!({"enabled": on});
-        values
-    };
-    for (values, expected) in [
-        (delegation(true, json!({})), false),
-        (delegation(true, json!({"keeper": {"dryRun": true}})), true),
-        (delegation(true, json!({"keeper": {"enabled": false}})), true),
-        (delegation(true, json!({"options": {"durationKeeper": {"enabled": false}}})), true),
-        (delegation(false, json!({"keeper": {"dryRun": true}})), false),
-        // the queue controller of KAI-Scheduler writes it
-        (delegation(true, json!({"keeper": {"dryRun": true}, "crds": {"runai": false}})), false),
-    ] {
-        let notes = helm(shared().await, "install", "test", &values, &["--dry-run=client"]).await;
-        assert_eq!(notes.success().unwrap().contains(words), expected, "{values}");
-    }
-}
-
-#[tokio::test]
 async fn notes_name_queues_that_the_cluster_has() {
     const T9K: &str = "apiVersion: scheduler.tensorstack.dev/v1beta1";
     const RUNAI: &str = "apiVersion: scheduling.run.ai/v3alpha1";
