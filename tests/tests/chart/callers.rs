@@ -2,19 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::{PEM, arguments, assert_accepted, find, helm, parse, render, shared, values::assert_refused};
+use crate::{PEM, accepted, arguments, find, render, values::assert_refused};
 
 fn extender(mut values: Value) -> Value {
     values.as_object_mut().unwrap().insert("enabled".to_owned(), json!(true));
     json!({"schedulerExtender": values})
-}
-
-/// The objects that the chart renders, after the API server has accepted them.
-async fn accepted(values: &Value) -> Vec<Value> {
-    let rendered = helm(shared().await, "template", "test", values, &[]).await.success().unwrap();
-    let objects = parse(&rendered);
-    assert_accepted(&rendered, objects.len()).await;
-    objects
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ async fn a_test_creates_a_queue_and_an_extension_in_a_dry_run_with_rights_of_its
     let rendered = helm(cluster, "template", "hooked", &values, &show).await.success().unwrap();
     // in a dry run it isn't there for the pod
     kubectl(cluster, &["create", "serviceaccount", "hooked-tenure-test", "-n", NAMESPACE], "").await;
-    assert_accepted(&rendered, 5).await;
+    assert_accepted(&rendered).await;
     let objects = parse(&rendered);
     let one =
         ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Pod", "ServiceAccount"].map(|kind| (kind, 1));

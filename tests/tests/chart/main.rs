@@ -32,7 +32,11 @@ mod users;
 mod values;
 mod wishes;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Mutex,
+    time::Duration,
+};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -75,7 +79,7 @@ async fn shared() -> &'static Cluster {
         kubectl(&cluster, &established, "").await;
         Ok::<_, anyhow::Error>(cluster)
     };
-    SHARED.get_or_try_init(start).await.unwrap()
+    Box::pin(SHARED.get_or_try_init(start)).await.unwrap()
 }
 
 /// The release `tenure` on the shared cluster, with default values, and what helm said. Its pods are ready.
@@ -104,10 +108,18 @@ async fn helm(cluster: &Cluster, verb: &str, release: &str, values: &Value, flag
     cluster.helm(&[&arguments, flags].concat()).await.unwrap()
 }
 
-/// Renders the chart without access to a cluster.
+/// Renders the chart without access to a cluster, once for the same values.
 async fn render(release: &str, values: &Value) -> Vec<Value> {
+    static RENDERED: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
+    let key = format!("{release} {values}");
+    let rendered = RENDERED.lock().unwrap().get(&key).cloned();
+    if let Some(objects) = rendered {
+        return objects;
+    }
     let output = helm(shared().await, "template", release, values, &[]).await;
-    parse(&output.success().unwrap())
+    let objects = parse(&output.success().unwrap());
+    RENDERED.lock().unwrap().insert(key, objects.clone());
+    objects
 }
 
 fn parse(documents: &str) -> Vec<Value> {
@@ -139,12 +151,29 @@ fn arguments(deployment: &Value) -> Vec<String> {
     serde_json::from_value(arguments.clone()).unwrap()
 }
 
-/// Makes the API server itself check everything, but keep nothing.
-async fn assert_accepted(documents: &str, objects: usize) {
+/// The objects that the chart renders, after the API server has accepted them.
+async fn accepted(values: &Value) -> Vec<Value> {
+    let rendered = helm(shared().await, "template", "test", values, &[]).await.success().unwrap();
+    assert_accepted(&rendered).await;
+    parse(&rendered)
+}
+
+/// Makes the API server itself check each document, but keep nothing. A document that it has accepted isn't sent again: those of
+/// two sets of values are the same for the most part.
+async fn assert_accepted(documents: &str) {
+    static ACCEPTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let all = documents.split("\n---\n").map(|document| document.trim_start_matches("---\n").trim());
+    let mut new: BTreeSet<_> = all.filter(|document| !document.is_empty()).map(str::to_owned).collect();
+    new.retain(|document| !ACCEPTED.lock().unwrap().contains(document));
+    if new.is_empty() {
+        return;
+    }
     // a release has the CRDs already
     let helm = "--field-manager=helm";
     let apply = ["apply", "--server-side", helm, "--dry-run=server", "--validate=strict", "-f", "-"];
-    let output = shared().await.kubectl_with_input(&apply, documents).await.unwrap();
+    let documents: Vec<_> = new.iter().map(String::as_str).collect();
+    let output = shared().await.kubectl_with_input(&apply, &documents.join("\n---\n")).await.unwrap();
     assert_eq!(output.stderr, "");
-    assert_eq!(output.success().unwrap().lines().count(), objects);
+    assert_eq!(output.success().unwrap().lines().count(), new.len());
+    ACCEPTED.lock().unwrap().extend(new);
 }

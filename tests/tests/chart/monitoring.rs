@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::{CHART, assert_accepted, find, helm, kinds, parse, render, shared, values::assert_refused};
+use crate::{CHART, accepted, find, helm, kinds, render, shared, values::assert_refused};
 
 /// The kinds of the Prometheus Operator, as far as the chart sets their fields.
 pub fn operators_kinds() -> Vec<Value> {
@@ -98,10 +98,7 @@ async fn nothing_for_prometheus_is_there_by_default_nor_with_values_of_an_older_
 #[tokio::test]
 async fn each_part_is_accepted_by_the_api_server() {
     for kind in KINDS {
-        let rendered = helm(shared().await, "template", "monitored", &all_of(kind), &[]).await;
-        let rendered = rendered.success().unwrap();
-        let objects = parse(&rendered);
-        assert_accepted(&rendered, objects.len()).await;
+        let objects = accepted(&all_of(kind)).await;
         let found = kinds(&objects);
         assert_eq!((found[kind], found["PrometheusRule"]), (1, 1));
         assert_eq!((found["Service"], found["ConfigMap"]), (2, 3));
@@ -166,11 +163,9 @@ async fn a_service_monitor_brings_its_service_and_a_pod_monitor_does_not() {
 async fn with_a_certificate_probes_and_monitor_use_https_and_both_programs_may_ask_who_reads_the_metrics() {
     let tls = |monitor: Value| json!({"monitoring": {"tls": {"secretName": "admin"}, "monitor": monitor}});
     let of_service = tls(json!({"enabled": true, "kind": "ServiceMonitor"}));
-    let rendered = helm(shared().await, "template", "monitored", &of_service, &[]).await.success().unwrap();
-    let objects = parse(&rendered);
-    assert_accepted(&rendered, objects.len()).await;
+    let objects = accepted(&of_service).await;
     for component in ["keeper", "webhook"] {
-        let name = format!("monitored-tenure-{component}");
+        let name = format!("test-tenure-{component}");
         let pod = &find(&objects, "Deployment", &name)["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
         for probe in ["livenessProbe", "readinessProbe"] {
@@ -191,19 +186,19 @@ async fn with_a_certificate_probes_and_monitor_use_https_and_both_programs_may_a
             assert!(has(rules, rule), "{component}: {resource}");
         }
     }
-    let endpoint = &find(&objects, "ServiceMonitor", "monitored-tenure")["spec"]["endpoints"][0];
+    let endpoint = &find(&objects, "ServiceMonitor", "test-tenure")["spec"]["endpoints"][0];
     assert_eq!(
         (&endpoint["scheme"], &endpoint["tlsConfig"]),
         (&json!("https"), &json!({"insecureSkipVerify": true}))
     );
     assert!(endpoint["bearerTokenFile"].is_string(), "{endpoint}");
     assert_eq!(
-        find(&objects, "ClusterRole", "monitored-tenure-metrics-reader")["rules"],
+        find(&objects, "ClusterRole", "test-tenure-metrics-reader")["rules"],
         json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
     );
 
     let of_pods = tls(json!({"enabled": true, "kind": "PodMonitor"}));
-    let refused = helm(shared().await, "template", "monitored", &of_pods, &[]).await;
+    let refused = helm(shared().await, "template", "test", &of_pods, &[]).await;
     assert!(refused.stderr.contains("monitoring.monitor.authorization must name"), "{}", refused.stderr);
     let credentials = json!({"credentials": {"name": "token", "key": "token"}});
     let given = json!({"enabled": true, "authorization": credentials, "tlsConfig": {"serverName": "a"}});

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    arguments, assert_accepted, find, helm, name_of, parse, render, shared,
+    accepted, arguments, find, name_of, render,
     values::{assert_refused, config},
 };
 
@@ -59,9 +59,7 @@ async fn pods_have_what_the_values_add() {
     });
     let mut values = of_both(&added);
     values["webhook"]["port"] = json!(10443);
-    let output = helm(shared().await, "template", "test", &values, &[]).await.success().unwrap();
-    let objects = parse(&output);
-    assert_accepted(&output, objects.len()).await;
+    let objects = accepted(&values).await;
     for component in COMPONENTS {
         let pod = pod(&objects, component);
         let constraint = &pod["topologySpreadConstraints"][0];

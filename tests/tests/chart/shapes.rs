@@ -14,6 +14,7 @@ async fn chart_lints_strictly() {
 }
 
 /// A combination of the values on which the set of objects depends.
+#[derive(Debug)]
 struct Shape {
     mode: &'static str,
     in_cluster: bool,
@@ -36,12 +37,6 @@ impl Shape {
             }));
         }
         all
-    }
-
-    fn release(&self) -> String {
-        let (mode, in_cluster, crds) = (self.mode.to_lowercase(), self.in_cluster, self.crds);
-        let (keepers, webhooks) = (self.keepers, self.webhooks);
-        format!("{mode}-in-{in_cluster}-{keepers}-{webhooks}-crds-{crds}")
     }
 
     /// The CA is a PEM, which the API server reads.
@@ -98,12 +93,11 @@ async fn every_shape_renders_what_it_needs_and_the_api_server_accepts_it() {
     let cluster = shared().await;
     let ca = &cluster.authority().certificate_pem();
     let rendered = stream::iter(Shape::all()).map(async |shape| {
-        let output = helm(cluster, "template", &shape.release(), &shape.values(ca), &[]).await;
+        let output = helm(cluster, "template", "test", &shape.values(ca), &[]).await;
         let documents = output.success()?;
-        assert_eq!(kinds(&parse(&documents)), shape.kinds(), "{}", shape.release());
+        assert_eq!(kinds(&parse(&documents)), shape.kinds(), "{shape:?}");
         Ok::<_, anyhow::Error>(documents)
     });
     let rendered: Vec<_> = rendered.buffer_unordered(4).try_collect().await.unwrap();
-    let objects = Shape::all().iter().map(|shape| shape.kinds().values().sum::<usize>()).sum();
-    assert_accepted(&rendered.join("\n---\n"), objects).await;
+    assert_accepted(&rendered.join("\n---\n")).await;
 }
