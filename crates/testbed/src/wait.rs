@@ -6,10 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The time between two polls.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest and the longest time between two polls.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
-/// Polls every 100 ms until `poll` returns a value.
+/// Polls until `poll` returns a value.
+///
+/// The time between two polls is 100 ms, or twice the time that the poll took, but at most 500 ms:
+/// polls by kubectl would keep a processor busy.
 ///
 /// `Ok(None)` and `Err` both mean "not yet". The error after `deadline` names `what` was awaited,
 /// with the error of the last poll. A poll that is under way at the deadline is dropped.
@@ -35,6 +38,7 @@ pub async fn eventually<T>(
     let end = Instant::now() + deadline;
     let mut reason: Option<anyhow::Error> = None;
     loop {
+        let begin = Instant::now();
         match timeout_at(end, poll()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => reason = None,
@@ -44,7 +48,7 @@ pub async fn eventually<T>(
         if Instant::now() >= end {
             break;
         }
-        sleep(INTERVAL).await;
+        sleep(begin.elapsed().saturating_mul(2).clamp(INTERVALS.0, INTERVALS.1)).await;
     }
     let waited = format!("waited {deadline:?} in vain for {what}");
     Err(match reason {
