@@ -46,6 +46,11 @@ use tenure_testbed::{Cluster, Tenure, eventually};
 /// The longest time for any automatic change of a cluster.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
+/// Returns a namespace with this name.
+fn namespace(name: &str) -> serde_json::Value {
+    serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
 /// A cluster with Tenure on it.
 pub struct World {
     /// The control plane.
@@ -72,7 +77,8 @@ impl World {
         let values = [&["tenancy.trustedWriters[0]=admin"], values].concat();
         // the future is large, and would be in every future around it
         let tenure = Box::pin(Tenure::install_with(&cluster, &values, keeper_flags)).await?;
-        cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
+        let system = workloads::Namespace::seen_by(cluster.client()?, "t9k-system");
+        Box::pin(system.create(&namespace("t9k-system"))).await;
         Ok(Self { cluster, tenure })
     }
 
@@ -94,13 +100,17 @@ impl World {
     pub async fn namespace(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("test-{}", NEXT.fetch_add(1, Relaxed));
+        self.create_namespace(&name).await;
+        name
+    }
+
+    /// Creates a namespace with this name, and returns once pods are accepted there.
+    pub async fn create_namespace(&self, name: &str) {
         let client = self.cluster.client().unwrap();
-        let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        workloads::Namespace::seen_by(client.clone(), &name).create(&object).await;
-        let accounts: Api<ServiceAccount> = Api::namespaced(client, &name);
+        workloads::Namespace::seen_by(client.clone(), name).create(&namespace(name)).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client, name);
         let default = async || Ok(accounts.get_opt("default").await?);
         eventually("the default service account", DEADLINE, default).await.unwrap();
-        name
     }
 
     /// Applies an object that must be accepted, with `kubectl apply`.

@@ -21,7 +21,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tenure_policy::owner_table::TIME;
-use tenure_testbed::{Output, eventually};
+use tenure_testbed::eventually;
 
 use crate::{DEADLINE, World};
 
@@ -179,12 +179,7 @@ impl Namespace {
 
     /// Creates a namespace with this name.
     pub async fn named(world: &World, name: &str) -> Self {
-        let kubectl = async |arguments: &[&str]| {
-            world.cluster.kubectl(arguments).await.and_then(Output::success).expect("kubectl succeeds")
-        };
-        kubectl(&["create", "namespace", name]).await;
-        // without this account pods are refused
-        kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=1m", "-n", name]).await;
+        world.create_namespace(name).await;
         Self::of(world, name)
     }
 

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use http::header::WARNING;
 use serde_json::{Value, json};
 use tenure_certs::Authority;
 
@@ -157,13 +158,12 @@ impl Tenure {
     /// Starts the webhook, and waits until the API server asks it.
     pub async fn start_webhook(&self, cluster: &Cluster) -> Result<()> {
         self.webhook.start().await?;
-        let probe = probe(self.queue_version);
+        let client = cluster.client()?;
         eventually("the API server to ask the webhook", DEADLINE, async || {
-            let apply = ["apply", "--dry-run=server", "-f", "-"];
-            let output = cluster.kubectl_with_input(&apply, &probe).await?;
-            let asked = output.stderr.contains("Warning: ");
-            output.success()?;
-            Ok(asked.then_some(()))
+            let (head, body) = client.send(probe(self.queue_version)?).await?.into_parts();
+            let text = body.collect_bytes().await?;
+            ensure!(head.status.is_success(), "{}", String::from_utf8_lossy(&text));
+            Ok(head.headers.contains_key(WARNING).then_some(()))
         })
         .await
     }
