@@ -71,6 +71,12 @@ impl World {
         Box::pin(Self::installed_on(Cluster::start(name).await?, values, keeper_flags)).await
     }
 
+    /// Returns a world like [`installed`](Self::installed) on etcd and kube-apiserver alone, for
+    /// tests without pods and controllers.
+    pub async fn installed_alone(name: &str, values: &[&str]) -> Result<Self> {
+        Box::pin(Self::installed_on(Cluster::start_api_server_alone(name).await?, values, &[])).await
+    }
+
     /// Installs Tenure on a control plane that runs.
     pub async fn installed_on(cluster: Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         // the tests themselves may move workloads

@@ -21,7 +21,7 @@ async fn world() -> &'static World {
 }
 
 async fn start() -> anyhow::Result<World> {
-    let cluster = Cluster::start("admission").await?;
+    let cluster = Cluster::start_api_server_alone("admission").await?;
     let stored = class("stored", &json!({MINIMUM: "high"}));
     cluster.kubectl_with_input(&["create", "-f", "-"], &stored.to_string()).await?.success()?;
     let tenure = Tenure::install(&cluster, &["crds.serveV2=true"]).await?;
@@ -273,7 +273,7 @@ async fn a_class_with_a_bad_toleration_that_was_stored_can_be_labelled_and_delet
 
 #[tokio::test]
 async fn classes_that_say_nothing_of_preemption_never_wait_for_the_webhook() {
-    let world = &World::installed("admission-down", &[]).await.unwrap();
+    let world = &World::installed_alone("admission-down", &[]).await.unwrap();
     // deletions neither
     world
         .cluster

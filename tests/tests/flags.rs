@@ -103,7 +103,7 @@ async fn a_bad_configuration_file_is_refused_by_its_name() {
 
 #[tokio::test]
 async fn a_named_priority_class_must_exist_and_the_log_begins_as_in_the_manual() {
-    let cluster = Cluster::start("flags").await.unwrap();
+    let cluster = Cluster::start_api_server_alone("flags").await.unwrap();
     Tenure::install(&cluster, &[]).await.unwrap();
     let kubeconfig = cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await.unwrap();
     let kubeconfig = kubeconfig.display().to_string();

@@ -10,7 +10,7 @@ use tenure_tests::{
 
 #[tokio::test]
 async fn the_schema_refuses_by_itself_and_says_why() {
-    let world = &World::installed("schema", &[]).await.unwrap();
+    let world = &World::installed_alone("schema", &[]).await.unwrap();
     let refused_by_schema = |case: &Case| matches!(case.verdict, Verdict::Refused(By::Schema, _));
     let cases: Vec<Case> = table().into_iter().filter(refused_by_schema).collect();
     assert!(cases.len() >= 30, "{}", cases.len());

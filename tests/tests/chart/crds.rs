@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_testbed::Cluster;
 use tenure_tests::pages::{commands, run};
 
-use crate::{CHART, NAMESPACE, arguments, find, helm, kinds, kubectl, render, shared, start};
+use crate::{CHART, NAMESPACE, arguments, find, helm, kinds, kubectl, render, shared, start_api_server};
 
 const CRD: &str = "queues.scheduling.run.ai";
 const WEBHOOK: &str = "test-tenure-webhook";
@@ -246,7 +246,7 @@ async fn served(cluster: &Cluster) -> String {
 async fn v2_is_served_and_not_served_by_upgrades_and_rollbacks() {
     const ALONE: &str = "v3alpha1 None";
     const BOTH: &str = "v3alpha1 v2 Webhook hook";
-    let cluster = &start("chart-served").await.unwrap();
+    let cluster = &start_api_server("chart-served").await.unwrap();
     let release = async |verb: &str, serves: Value| {
         helm(cluster, verb, "tenure", &json!({"crds": {"serveV2": serves}}), &[]).await
     };

@@ -6,12 +6,12 @@ use tenure_tests::pages::{Page, commands, run};
 use crate::{
     CHART, NAMESPACE, NOWHERE, helm, installed,
     keeper::{everything_set, rollout},
-    kubectl, shared, start,
+    kubectl, shared, start, start_api_server,
 };
 
 #[tokio::test]
 async fn queues_outlive_an_uninstall() {
-    let cluster = start("chart-uninstall").await.unwrap();
+    let cluster = start_api_server("chart-uninstall").await.unwrap();
     // else the queues below would wait for a webhook
     let webhook = json!({"url": NOWHERE, "failurePolicy": "Ignore"});
     let values = json!({"webhook": webhook, "crds": {"tensorstack": true}});

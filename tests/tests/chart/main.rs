@@ -57,7 +57,15 @@ const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\
 const NOWHERE: &str = "https://127.0.0.1:1";
 
 async fn start(name: &str) -> Result<Cluster> {
-    let cluster = Cluster::start(name).await?;
+    with_namespace(Cluster::start(name).await?).await
+}
+
+/// etcd and kube-apiserver alone, for releases without pods.
+async fn start_api_server(name: &str) -> Result<Cluster> {
+    with_namespace(Cluster::start_api_server_alone(name).await?).await
+}
+
+async fn with_namespace(cluster: Cluster) -> Result<Cluster> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": NAMESPACE,
         "labels": {"pod-security.kubernetes.io/enforce": "restricted"},

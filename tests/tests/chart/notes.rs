@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Process, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
-use crate::{CHART, DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
+use crate::{CHART, DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start_api_server};
 
 #[tokio::test]
 async fn notes_say_how_to_see_that_it_runs() {
@@ -26,7 +26,7 @@ async fn notes_say_how_to_see_that_it_runs() {
 
 #[tokio::test]
 async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
-    let cluster = start("chart-notes").await.unwrap();
+    let cluster = start_api_server("chart-notes").await.unwrap();
     let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
     let values = json!({
         "webhook": {"url": format!("https://127.0.0.1:{port}")},

@@ -32,7 +32,8 @@ async fn served(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test]
 async fn kubectl_shows_and_changes_each_field_by_the_kind_alone_and_no_queue_is_converted() {
-    let world = &Box::pin(World::installed("versions-alone", &["crds.tensorstack=false"])).await.unwrap();
+    let world =
+        &Box::pin(World::installed_alone("versions-alone", &["crds.tensorstack=false"])).await.unwrap();
     let cluster = &world.cluster;
     world.tenure.start_webhook(cluster).await.unwrap();
     let explained = kubectl(cluster, &["explain", "queue.spec.maxDuration"]).await;

@@ -36,7 +36,7 @@ async fn apply(cluster: &Cluster, by: &[&str]) {
 
 /// A cluster whose definitions were there before Tenure, with the webhook running.
 async fn installed(name: &str, by: &[&str], values: &[&str]) -> (Cluster, Tenure) {
-    let cluster = Cluster::start(name).await.unwrap();
+    let cluster = Cluster::start_api_server_alone(name).await.unwrap();
     apply(&cluster, by).await;
     let tenure = Box::pin(Tenure::install(&cluster, &[&[NOT_BY_HELM], values].concat())).await.unwrap();
     tenure.start_webhook(&cluster).await.unwrap();
@@ -135,7 +135,7 @@ async fn the_converter_stays_where_the_definitions_are_applied_again() {
 
 #[tokio::test]
 async fn the_files_serve_v3alpha1_alone_and_one_command_of_the_page_serves_v2_too() {
-    let cluster = Cluster::start("versions-applied-files").await.unwrap();
+    let cluster = Cluster::start_api_server_alone("versions-applied-files").await.unwrap();
     let files = [SERVER_SIDE, &["-f", FILES]].concat();
     cluster.kubectl(&files).await.unwrap().success().unwrap();
     let render = async |values: &str| {
@@ -191,7 +191,7 @@ async fn queues_of_tenures_definition_may_be_read_as_v2() {
 /// The definition is KAI-Scheduler's, and only the cluster says so.
 #[tokio::test]
 async fn the_version_is_read_that_the_cluster_serves_unless_it_is_said() {
-    let cluster = crate::kai::cluster("versions-auto").await.unwrap();
+    let cluster = crate::kai::api_server("versions-auto").await.unwrap();
     let rendered = async |values: &[&str]| {
         let values = values.join(",");
         let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--dry-run=server"];

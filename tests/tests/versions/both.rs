@@ -16,7 +16,8 @@ use crate::{V2, V3, common, create, get, own_annotations, own_fields, queue, see
 pub async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let world = World::installed("versions", &["crds.tensorstack=false", "crds.serveV2=true"]).await?;
+        let world =
+            World::installed_alone("versions", &["crds.tensorstack=false", "crds.serveV2=true"]).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         anyhow::Ok(world)
     };

@@ -15,9 +15,13 @@ use crate::{V2, create, own_annotations, queue, write};
 pub const KAI_APPLIES: &[&str] =
     &["apply", "--server-side", "--force-conflicts", "--field-manager=kai-crd-upgrader"];
 
+/// etcd and kube-apiserver alone, with KAI's definition.
+pub async fn api_server(name: &str) -> anyhow::Result<Cluster> {
+    with_definition(Cluster::start_api_server_alone(name).await?).await
+}
+
 /// KAI's definition comes first, as it does in life.
-pub async fn cluster(name: &str) -> anyhow::Result<Cluster> {
-    let cluster = Cluster::start(name).await?;
+async fn with_definition(cluster: Cluster) -> anyhow::Result<Cluster> {
     write(&cluster, KAI_APPLIES, &fixtures::kais_queue()).await.success()?;
     let established = ["wait", "--for=condition=Established", "crd", "queues.scheduling.run.ai"];
     cluster.kubectl(&established).await?.success()?;
@@ -27,7 +31,7 @@ pub async fn cluster(name: &str) -> anyhow::Result<Cluster> {
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let cluster = cluster("versions-kai").await?;
+        let cluster = with_definition(Cluster::start("versions-kai").await?).await?;
         let tenure = Box::pin(Tenure::install(&cluster, &["crds.runai=false"])).await?;
         let world = World { cluster, tenure };
         world.tenure.start_webhook(&world.cluster).await?;

@@ -34,7 +34,7 @@ async fn convert_at(cluster: &Cluster, url: &str) -> String {
 
 #[tokio::test]
 async fn queues_survive_the_way_from_kais_definition_to_tenures_and_back() {
-    let cluster = &kai::cluster("versions-switch").await.unwrap();
+    let cluster = &kai::api_server("versions-switch").await.unwrap();
     let (spec, annotations) = (common("48h0m0s", "2m0s"), own_annotations());
     for name in ["a", "b", "c"] {
         create(cluster, &queue(V2, name, &annotations, &spec)).await;
