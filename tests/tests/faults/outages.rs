@@ -14,8 +14,19 @@ use tenure_tests::{
     DEADLINE, World, audit,
     workloads::{Namespace, bare_pod, in_queue, queue, workload},
 };
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 const OWNERS: usize = 30;
+
+/// A cluster with webhook and keeper. One test at a time has it, and may stop the keeper or the API server.
+async fn shared() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || Ok::<_, anyhow::Error>(Mutex::new(Box::pin(World::running("outages")).await?));
+    let world = WORLD.get_or_try_init(start).await.unwrap().lock().await;
+    // a test that has failed may have left it dead
+    world.tenure.start_keeper().await.unwrap();
+    world
+}
 
 async fn apply_owners(world: &World, namespace: &str, in_queue: &Value) {
     let owners: Vec<Value> = (0..OWNERS)
@@ -61,7 +72,7 @@ async fn assert_no_event_twice(namespace: &Namespace) {
 
 #[tokio::test]
 async fn what_expires_while_the_keeper_is_dead_is_handled_after_its_restart_once() {
-    let world = &World::running("restart").await.unwrap();
+    let world = &shared().await;
     let name = world.namespace().await;
     world.apply(&queue("restart", "2s")).await;
     world.tenure.kill_keeper().await.unwrap();
@@ -91,7 +102,7 @@ async fn await_age(cluster: &Cluster, namespace: &str, seconds: i64) {
 
 #[tokio::test]
 async fn a_keeper_that_is_killed_in_the_midst_of_expiries_pauses_each_once() {
-    let world = &World::running("killed").await.unwrap();
+    let world = &shared().await;
     let name = world.namespace().await;
     world.apply(&queue("killed", "3s")).await;
     apply_owners(world, &name, &in_queue("killed")).await;
@@ -108,7 +119,7 @@ async fn a_keeper_that_is_killed_in_the_midst_of_expiries_pauses_each_once() {
 
 #[tokio::test]
 async fn a_keeper_that_is_asked_to_end_finishes_what_it_has_begun() {
-    let world = &World::running("asked").await.unwrap();
+    let world = &shared().await;
     let name = world.namespace().await;
     world.apply(&queue("asked", "3s")).await;
     apply_owners(world, &name, &in_queue("asked")).await;
@@ -124,7 +135,7 @@ async fn a_keeper_that_is_asked_to_end_finishes_what_it_has_begun() {
 
 #[tokio::test]
 async fn an_outage_of_the_api_server_loses_nothing() {
-    let world = &World::running("outage").await.unwrap();
+    let world = &shared().await;
     let name = world.namespace().await;
     world.apply(&queue("outage", "1d")).await;
     apply_owners(world, &name, &in_queue("outage")).await;
