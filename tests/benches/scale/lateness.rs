@@ -12,12 +12,6 @@ use tenure_tests::{
     served::Ui,
 };
 
-/// The pages of one server.
-const PAGES: usize = 100;
-
-/// The time from the last creation to the first pause.
-const BEFORE: u64 = 30;
-
 /// The time between two deadlines: a third of the work that the keeper does by default, so that what is late waits for no
 /// other owner.
 const BETWEEN: Duration = Duration::from_millis(60);
@@ -25,10 +19,11 @@ const BETWEEN: Duration = Duration::from_millis(60);
 const GOAL: &str = "goal: at most 200 ms";
 
 pub async fn run() -> Result<()> {
-    let owners = full_or_short(2_000, 100);
+    // the pages are those of one server
+    let (owners, pages) = full_or_short((2_000, 100), (100, 10));
     println!("lateness: {owners} owners with a pod each, one of which is overdue each {BETWEEN:?}");
     let without = Box::pin(latenesses("lateness", owners, 0)).await?;
-    let with = Box::pin(latenesses("lateness-ui", owners, PAGES)).await?;
+    let with = Box::pin(latenesses("lateness-ui", owners, pages)).await?;
     println!();
     for (percent, name) in [(50, "p50"), (99, "p99")] {
         let [without, with] = [&without, &with].map(|latencies| latencies.percentile(percent));
@@ -37,7 +32,7 @@ pub async fn run() -> Result<()> {
             format!("{without:.0} ms"),
             "",
         );
-        line(&format!("{name} with {PAGES} pages open"), format!("{with:.0} ms"), "");
+        line(&format!("{name} with {pages} pages open"), format!("{with:.0} ms"), "");
         line(&format!("{name}: added"), format!("{:.0} ms", with - without), GOAL);
     }
     Ok(())
@@ -51,7 +46,9 @@ async fn latenesses(name: &str, owners: usize, pages: usize) -> Result<Latencies
     let created = crowd.created().await?;
     let first = created.values().min().context("there is no pod")?;
     let age = u64::try_from(Timestamp::now().duration_since(*first).as_secs())?;
-    let ceiling = Duration::from_secs(age + BEFORE);
+    // from now to the first pause
+    let before = full_or_short(30, 10);
+    let ceiling = Duration::from_secs(age + before);
     let controller = crowd.controller()?;
     crowd.set_ceiling(&format!("{}s", ceiling.as_secs())).await;
     let ui = if pages == 0 { None } else { Some(Ui::start(Some(world.cluster.kubeconfig()), &[]).await) };
