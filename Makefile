@@ -38,6 +38,10 @@ unit: ## Run the tests that need no control plane: seconds, once they are built
 oracle: ## Compare the index with a naive model over random histories: ORACLE_STEPS (10,000,000) events from ORACLE_SEED (2)
 	ORACLE_STEPS=$(or $(ORACLE_STEPS),10000000) $(CARGO) test --release --locked --package tenure-index --test oracle -- --nocapture
 
+.PHONY: conversions
+conversions: ## Convert CONVERSIONS (1,000,000) random queues to the other version and back: a minute
+	CONVERSIONS=$(or $(CONVERSIONS),1000000) $(CARGO) test --locked --package tenure-types --test identity -- --nocapture
+
 .PHONY: model
 model: ## Search the states of a model of two keepers for one that breaks a rule: at least MODEL_STATES (10,000,000), minutes
 	MODEL_STATES=$(or $(MODEL_STATES),10000000) $(CARGO) test --locked --package tenure-keeper --test model -- --ignored --nocapture
