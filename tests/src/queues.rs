@@ -3,6 +3,7 @@
 //! create all of them.
 
 use serde_json::{Value, json};
+use tenure_testbed::Cluster;
 
 /// The check that refuses a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,17 @@ impl Case {
         }
         object
     }
+}
+
+/// Reads an object as the API server has it, without the processor time of kubectl. `resource` is
+/// `crd`, or a plural, a version and a group, such as `queues.v2.scheduling.run.ai`.
+pub async fn read(cluster: &Cluster, resource: &str, name: &str) -> Value {
+    let path = match resource.splitn(3, '.').collect::<Vec<_>>().as_slice() {
+        [plural, version, group] => format!("{group}/{version}/{plural}"),
+        _ => "apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
+    };
+    let request = http::Request::get(format!("/apis/{path}/{name}")).body(Vec::new()).expect("a request");
+    cluster.client().expect("a client").request(request).await.expect("it can be read")
 }
 
 /// Returns the queues that must exist before those of the table.

@@ -14,6 +14,7 @@ use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     keeper::{Keeper, Metrics},
     policies::{grant, revoke},
+    queues::read,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 use tokio::sync::OnceCell;
@@ -33,13 +34,8 @@ fn with(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
 }
 
-async fn get(cluster: &Cluster, resource: &str, name: &str) -> Value {
-    let get = ["get", resource, name, "--show-managed-fields", "-o", "json"];
-    serde_json::from_str(&cluster.kubectl(&get).await.unwrap().success().unwrap()).unwrap()
-}
-
 async fn status(world: &World, name: &str) -> Value {
-    get(&world.cluster, V3, name).await["status"].take()
+    read(&world.cluster, V3, name).await["status"].take()
 }
 
 /// Waits until the status of a queue is as expected; returns it.
@@ -170,7 +166,7 @@ async fn what_others_say_stays_and_what_they_take_away_is_put_back() {
     };
     await_status(world, "shared", "the conditions of both", both).await;
 
-    let managers = get(&world.cluster, V3, "shared").await["metadata"]["managedFields"].take();
+    let managers = read(&world.cluster, V3, "shared").await["metadata"]["managedFields"].take();
     let ours: Vec<_> =
         managers.as_array().unwrap().iter().filter(|of| of["manager"] == "tenure-keeper-status").collect();
     assert_eq!(ours.len(), 1, "{managers}");
@@ -261,7 +257,7 @@ async fn nothing_is_written_twice_not_even_by_a_keeper_that_has_just_started() {
     await_counts(world, "quiet", [1, 1, 0]).await;
     let has_child = |status: &Value| status["childQueues"] == json!(["quiet-child"]);
     await_status(world, "quiet", "its child", has_child).await;
-    let before = (writes(&world.cluster, "quiet"), get(&world.cluster, V3, "quiet").await);
+    let before = (writes(&world.cluster, "quiet"), read(&world.cluster, V3, "quiet").await);
     // the keeper looks at all when one changes
     for (number, restart) in [(1, false), (2, true), (3, false)] {
         if restart {
@@ -273,7 +269,7 @@ async fn nothing_is_written_twice_not_even_by_a_keeper_that_has_just_started() {
         namespace.create(&distinct(pod, &name)).await;
         await_counts(world, "busy", [number, 0, 0]).await;
     }
-    let after = (writes(&world.cluster, "quiet"), get(&world.cluster, V3, "quiet").await);
+    let after = (writes(&world.cluster, "quiet"), read(&world.cluster, V3, "quiet").await);
     assert_eq!(after, before);
 }
 
@@ -306,7 +302,7 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     await_counts(world, "forbidden", [0, 0, 0]).await;
 
     // as a definition of an earlier version has it
-    let definition = get(&world.cluster, "crd", "queues.scheduling.run.ai").await;
+    let definition = read(&world.cluster, "crd", "queues.scheduling.run.ai").await;
     let versions = definition["spec"]["versions"].as_array().unwrap();
     let number = versions.iter().position(|version| version["name"] == "v3alpha1").unwrap();
     let path =
@@ -352,14 +348,14 @@ async fn where_kai_owns_the_definition_it_is_an_annotation_and_no_queue_comes_ba
         (namespace.create(&queue("kai", "")).await, namespace.create(&queue("kai-child", "kai")).await);
     namespace.create(&bare_pod(namespace.name(), "test", &in_runai_queue("kai"), &Value::Null)).await;
     let annotation = async |name: &str| {
-        let found = get(&world.cluster, V2, name).await;
+        let found = read(&world.cluster, V2, name).await;
         let text = found["metadata"]["annotations"]["tenure.dev/status"].as_str();
         text.map(|text| serde_json::from_str::<Value>(text).unwrap())
     };
     let running = async || Ok(annotation("kai").await.filter(|status| status["workloads"]["running"] == 1));
     let status = eventually("the annotation", DEADLINE, running).await.unwrap();
     assert!(status["nextExpiry"].is_string() && status.get("childQueues").is_none(), "{status}");
-    let found = get(&world.cluster, V2, "kai").await;
+    let found = read(&world.cluster, V2, "kai").await;
     assert_eq!(found["metadata"]["annotations"]["example.com/mine"], "stays");
     assert_eq!(found.get("status"), None, "KAI's own");
 

@@ -7,7 +7,7 @@ use tenure_tests::{
     pages::{commands, run, workspace},
 };
 
-use crate::{V2, V3, clients::example_of_the_readme, create, get, own_annotations, queue, seen};
+use crate::{V2, V3, clients::example_of_the_readme, create, own_annotations, queue, read, seen};
 
 const CRD: &str = "queues.scheduling.run.ai";
 
@@ -17,12 +17,12 @@ async fn kubectl(cluster: &Cluster, arguments: &[&str]) -> String {
 }
 
 async fn conversion(cluster: &Cluster) -> Value {
-    get(cluster, "crd", CRD).await["spec"]["conversion"].take()
+    read(cluster, "crd", CRD).await["spec"]["conversion"].take()
 }
 
 /// The versions that are served.
 async fn served(cluster: &Cluster) -> Vec<String> {
-    let definition = get(cluster, "crd", CRD).await;
+    let definition = read(cluster, "crd", CRD).await;
     let versions = definition["spec"]["versions"].as_array().unwrap().iter();
     versions
         .filter(|version| version["served"] == true)

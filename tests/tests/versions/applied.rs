@@ -10,7 +10,7 @@ use tenure_tests::{
     workloads::{Namespace, in_runai_queue, workload},
 };
 
-use crate::{V2, V3, common, create, get, own_annotations, own_fields, queue, seen, with, write};
+use crate::{V2, V3, common, create, own_annotations, own_fields, queue, read, seen, with, write};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
@@ -59,7 +59,7 @@ async fn assert_both_versions_are_served(cluster: &Cluster) {
 }
 
 async fn client_config(cluster: &Cluster) -> Value {
-    get(cluster, "crd", CRD).await["spec"]["conversion"]["webhook"]["clientConfig"].take()
+    read(cluster, "crd", CRD).await["spec"]["conversion"]["webhook"]["clientConfig"].take()
 }
 
 #[tokio::test]
@@ -72,12 +72,12 @@ async fn both_versions_are_served_where_kubectl_applied_the_definitions_and_helm
     // nor does an upgrade or an uninstall touch them
     let upgrade = ["upgrade", "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--reuse-values"];
     cluster.helm(&upgrade).await.unwrap().success().unwrap();
-    let before = get(&cluster, "crd", CRD).await;
+    let before = read(&cluster, "crd", CRD).await;
     let url = format!("webhook.url={}", tenure.webhook_url());
     drop(tenure);
     let uninstall = ["uninstall", "tenure", "--namespace", RELEASE_NAMESPACE, "--wait"];
     cluster.helm(&uninstall).await.unwrap().success().unwrap();
-    assert_eq!(get(&cluster, "crd", CRD).await["spec"], before["spec"]);
+    assert_eq!(read(&cluster, "crd", CRD).await["spec"], before["spec"]);
 
     // Helm takes them over only if it is told to
     let install = ["install", "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--set", &url];

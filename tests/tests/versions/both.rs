@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenure_tests::{DEADLINE, World};
 use tokio::{sync::OnceCell, time::timeout};
 
-use crate::{V2, V3, common, create, get, own_annotations, own_fields, queue, seen, with, write};
+use crate::{V2, V3, common, create, own_annotations, own_fields, queue, read, seen, with, write};
 
 /// Without a keeper, which would write statuses between the lines of a test.
 pub async fn world() -> &'static World {
@@ -69,7 +69,7 @@ async fn a_status_is_the_same_in_both() {
     let patch = ["patch", V3, "status", "--subresource=status", "--type=merge", "--patch", &patch];
     cluster.kubectl(&patch).await.unwrap().success().unwrap();
 
-    let v2 = get(cluster, V2, "status").await;
+    let v2 = read(cluster, V2, "status").await;
     assert_eq!(v2["status"], of_kai);
     let text = v2["metadata"]["annotations"]["tenure.dev/status"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), ours);
@@ -81,15 +81,15 @@ async fn a_status_is_the_same_in_both() {
         "status": {"childQueues": ["c"]},
     });
     write(cluster, &["replace", "--subresource=status"], &without).await.success().unwrap();
-    let status = get(cluster, V3, "status").await["status"].take();
+    let status = read(cluster, V3, "status").await["status"].take();
     assert_eq!(status, with(json!({"childQueues": ["c"]}), &ours));
 
     // nor does it lose them with the rest of the object
-    let resource_version = get(cluster, V2, "status").await["metadata"]["resourceVersion"].take();
+    let resource_version = read(cluster, V2, "status").await["metadata"]["resourceVersion"].take();
     let mut without = queue(V2, "status", &Value::Null, &json!({"priority": 5}));
     without["metadata"]["resourceVersion"] = resource_version;
     write(cluster, &["replace"], &without).await.success().unwrap();
-    let now = get(cluster, V3, "status").await;
+    let now = read(cluster, V3, "status").await;
     assert_eq!((&now["status"], &now["spec"]), (&status, &json!({"priority": 5})));
 }
 
@@ -112,7 +112,7 @@ async fn a_queue_without_a_spec_is_one_in_both() {
                 .success()
                 .unwrap();
         }
-        assert_eq!(get(cluster, V3, name).await["status"], status);
+        assert_eq!(read(cluster, V3, name).await["status"], status);
     }
 }
 
@@ -196,7 +196,7 @@ async fn a_change_through_one_version_is_seen_in_the_watch_of_the_other() {
     ] {
         let kind = GroupVersionKind::gvk("scheduling.run.ai", watched, "Queue");
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-        let from = get(cluster, V3, "watched").await["metadata"]["resourceVersion"].take();
+        let from = read(cluster, V3, "watched").await["metadata"]["resourceVersion"].take();
         let mine = WatchParams::default().fields("metadata.name=watched");
         let mut events = api.watch(&mine, from.as_str().unwrap()).await.unwrap().boxed();
         let patch = patch.to_string();

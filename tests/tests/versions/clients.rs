@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{V2, V3, both::world, create, get, own_fields, queue, seen, write};
+use crate::{V2, V3, both::world, create, own_fields, queue, read, seen, write};
 
 #[tokio::test]
 async fn a_v2_client_that_knows_no_field_of_v3alpha1_loses_none() {
@@ -10,7 +10,7 @@ async fn a_v2_client_that_knows_no_field_of_v3alpha1_loses_none() {
     create(cluster, &queue(V3, "kept", &json!({}), &own_fields())).await;
     let mut body = queue(V2, "kept", &Value::Null, &json!({"priority": 5}));
     body["metadata"]["resourceVersion"] =
-        get(cluster, V2, "kept").await["metadata"]["resourceVersion"].take();
+        read(cluster, V2, "kept").await["metadata"]["resourceVersion"].take();
     let output = write(cluster, &["replace"], &body).await;
     let warning = "Warning: tenure: kept spec.maxDuration \"30d\", which v2 doesn't have: to remove it, use v3alpha1: kubectl edit queues.v3alpha1.scheduling.run.ai kept\n";
     assert!(output.stderr.contains(warning), "{}", output.stderr);
@@ -41,7 +41,7 @@ async fn the_queue_of_the_readme_is_found_by_its_kind_alone() {
         assert!(found.starts_with("scheduling.run.ai/v2 "), "{found}");
         assert!(found.contains(r#""tenure.dev/max-duration":"2d""#), "{found}");
     }
-    assert_eq!(get(cluster, V3, "research").await["spec"]["maxDuration"], "2d");
+    assert_eq!(read(cluster, V3, "research").await["spec"]["maxDuration"], "2d");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_v2_client_can_not_write_a_status_with_the_rest_of_a_queue() {
     for text in [r#"tenure.dev/status={"workloads":{"running":"many"}}"#, "tenure.dev/status-"] {
         let annotate = ["annotate", V2, "unstated", "--overwrite", text];
         cluster.kubectl(&annotate).await.unwrap().success().unwrap();
-        assert_eq!(get(cluster, V3, "unstated").await["status"], ours);
+        assert_eq!(read(cluster, V3, "unstated").await["status"], ours);
     }
 }
 

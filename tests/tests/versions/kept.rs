@@ -9,7 +9,7 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, in_runai_queue},
 };
 
-use crate::{V2, V3, create, get, queue};
+use crate::{V2, V3, create, queue, read};
 
 #[tokio::test]
 async fn status_stays_right_after_a_write_through_v2() {
@@ -20,13 +20,13 @@ async fn status_stays_right_after_a_write_through_v2() {
     let pod = bare_pod(namespace.name(), "pod", &in_runai_queue("va"), &Value::Null);
     let pod = namespace.create(&pod).await;
     let expiry =
-        async || Ok(get(cluster, V3, "va").await["status"]["nextExpiry"].as_str().map(str::to_owned));
+        async || Ok(read(cluster, V3, "va").await["status"]["nextExpiry"].as_str().map(str::to_owned));
     let before = eventually("a next expiry", DEADLINE, expiry).await.unwrap();
     cluster.kubectl(&["annotate", V2, "va", "note=hello"]).await.unwrap().success().unwrap();
     assert_eq!(expiry().await.unwrap().as_deref(), Some(&*before));
     namespace.delete(&pod).await;
     let is_gone = async || {
-        let status = get(cluster, V3, "va").await["status"].clone();
+        let status = read(cluster, V3, "va").await["status"].clone();
         anyhow::ensure!(status["nextExpiry"].is_null() && status["workloads"]["running"] == 0, "{status}");
         Ok(Some(()))
     };

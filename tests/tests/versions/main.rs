@@ -17,7 +17,7 @@ mod switch;
 
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Output};
-use tenure_tests::queues::{Verdict, table};
+use tenure_tests::queues::{Verdict, read, table};
 use tenure_types::runai::SPEC_ANNOTATIONS;
 
 /// The last part is in kubectl's own words, with which it finds the resource.
@@ -47,15 +47,9 @@ async fn create(cluster: &Cluster, object: &Value) -> String {
     said
 }
 
-/// A queue as it is in one of the versions.
-async fn get(cluster: &Cluster, resource: &str, name: &str) -> Value {
-    let output = cluster.kubectl(&["get", resource, name, "-o", "json"]).await.unwrap();
-    serde_json::from_str(&output.success().unwrap()).unwrap()
-}
-
 /// Spec and annotations of a queue in one of the versions.
 async fn seen(cluster: &Cluster, resource: &str, name: &str) -> (Value, Value) {
-    let mut queue = get(cluster, resource, name).await;
+    let mut queue = read(cluster, resource, name).await;
     (queue["spec"].take(), queue["metadata"]["annotations"].take())
 }
 

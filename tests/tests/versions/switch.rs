@@ -8,9 +8,9 @@ use tenure_tests::{
 };
 
 use crate::{
-    V2, V3, common, create, get,
+    V2, V3, common, create,
     kai::{self, KAI_APPLIES},
-    own_annotations, own_fields, queue, seen, with, write,
+    own_annotations, own_fields, queue, read, seen, with, write,
 };
 
 /// The commands below a heading of the page.
@@ -19,13 +19,13 @@ pub fn commands(heading: &str) -> String {
 }
 
 async fn stored_versions(cluster: &Cluster) -> Value {
-    get(cluster, "crd", "queues.scheduling.run.ai").await["status"]["storedVersions"].take()
+    read(cluster, "crd", "queues.scheduling.run.ai").await["status"]["storedVersions"].take()
 }
 
 /// Has the API server find a converter somewhere; returns where it was before.
 async fn convert_at(cluster: &Cluster, url: &str) -> String {
     let pointer = "/spec/conversion/webhook/clientConfig/url";
-    let before = get(cluster, "crd", "queues.scheduling.run.ai").await;
+    let before = read(cluster, "crd", "queues.scheduling.run.ai").await;
     let patch = json!([{"op": "replace", "path": pointer, "value": url}]).to_string();
     let patch = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &patch];
     cluster.kubectl(&patch).await.unwrap().success().unwrap();
