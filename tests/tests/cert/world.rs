@@ -139,14 +139,16 @@ impl World {
     /// Each `caBundle` of the release.
     pub async fn bundles(&self) -> Vec<Option<String>> {
         let bundle = |client: &Value| client["caBundle"].as_str().map(str::to_owned);
+        let configurations = ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"]
+            .map(|kind| format!("{kind}/tenure-webhook"));
+        let list = self.get(&[&configurations[0], &configurations[1], &format!("crd/{CRD}")]).await;
         let mut bundles = Vec::new();
-        for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
-            let configuration = self.get(&[kind, "tenure-webhook"]).await;
-            let webhooks = configuration["webhooks"].as_array().unwrap();
-            bundles.extend(webhooks.iter().map(|webhook| bundle(&webhook["clientConfig"])));
+        for object in list["items"].as_array().unwrap() {
+            let webhooks = object["webhooks"].as_array().into_iter().flatten();
+            let definition = Some(&object["spec"]["conversion"]["webhook"]);
+            let definition = definition.filter(|_| object["kind"] == "CustomResourceDefinition");
+            bundles.extend(webhooks.chain(definition).map(|webhook| bundle(&webhook["clientConfig"])));
         }
-        let definition = self.get(&["crd", CRD]).await;
-        bundles.push(bundle(&definition["spec"]["conversion"]["webhook"]["clientConfig"]));
         bundles
     }
 
