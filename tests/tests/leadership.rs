@@ -438,7 +438,7 @@ async fn who_is_forbidden_tries_again_until_it_is_allowed_to_get_create_and_upda
 
 #[tokio::test]
 async fn no_candidate_leads_while_the_api_server_is_down_and_one_does_when_it_is_back() {
-    let cluster = Cluster::start("leadership-outage").await.unwrap();
+    let cluster = Cluster::start_api_server_alone("leadership-outage").await.unwrap();
     let start = |identity| Candidate::start(cluster.client().unwrap(), "outage", identity);
     let (first, second) = (start("first"), start("second"));
     let referee = Referee::of([&first, &second]);

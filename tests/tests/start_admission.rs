@@ -54,7 +54,7 @@ async fn world() -> &'static World {
 async fn installed(name: &str) -> anyhow::Result<World> {
     let flags =
         [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1beta1=true")];
-    let cluster = Cluster::start_with_flags(name, &flags).await?;
+    let cluster = Cluster::start_api_server_with_flags(name, &flags).await?;
     let trusted = format!("startTime.trustedWriters[0]={SCHEDULER}");
     let world = World::installed_on(cluster, &[&trusted], &[]).await?;
     for (group, _) in KINDS.into_iter().filter(|(group, _)| *group != NATIVE) {

@@ -91,6 +91,12 @@ impl Cluster {
         Self::start_with(name, &[], false).await
     }
 
+    /// Starts a control plane like [`start_api_server_alone`](Self::start_api_server_alone), with
+    /// more flags of the API server.
+    pub async fn start_api_server_with_flags(name: &str, flags: &[(&str, &str)]) -> Result<Self> {
+        Self::start_with(name, flags, false).await
+    }
+
     async fn start_with(name: &str, flags: &[(&str, &str)], with_controllers: bool) -> Result<Self> {
         install_crypto_provider();
         // the future is large, and most callers hold it inside several others
