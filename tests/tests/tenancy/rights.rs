@@ -3,11 +3,13 @@
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, api::PostParams};
 use serde_json::json;
-use tenure_tests::{World, tenant::Tenant};
+use tenure_tests::tenant::Tenant;
+
+use crate::down;
 
 #[tokio::test]
 async fn tenant_writes_workloads_and_pod_groups_and_nothing_that_is_evidence() {
-    let world = &Box::pin(World::installed("tenancy-rights", &[])).await.unwrap();
+    let world = down().await;
     let tenant = &Tenant::new(world).await;
     let reviews: &Api<SubjectAccessReview> = &Api::all(world.cluster.client().unwrap());
     let may = async |verb: &str, group: &str, resource: &str| {
