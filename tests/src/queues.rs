@@ -2,6 +2,11 @@
 //! refused by the schema or the webhook, and the message. The tests of the schema and of admission
 //! create all of them.
 
+use http::{
+    Request,
+    header::{CONTENT_TYPE, WARNING},
+};
+use kube::Client;
 use serde_json::{Value, json};
 use tenure_testbed::Cluster;
 
@@ -65,8 +70,33 @@ pub async fn read(cluster: &Cluster, resource: &str, name: &str) -> Value {
         [plural, version, group] => format!("{group}/{version}/{plural}"),
         _ => "apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
     };
-    let request = http::Request::get(format!("/apis/{path}/{name}")).body(Vec::new()).expect("a request");
+    let request = Request::get(format!("/apis/{path}/{name}")).body(Vec::new()).expect("a request");
     cluster.client().expect("a client").request(request).await.expect("it can be read")
+}
+
+/// The answer to a write: the warnings, and the stored object or the refusal.
+pub type Answer = (Vec<String>, Result<Value, String>);
+
+/// Creates a queue, or replaces it if the object has a `resourceVersion`: with strict validation, as
+/// by kubectl, but without its processor time.
+pub async fn write(client: &Client, object: &Value) -> Answer {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let (version, name) = (text("/apiVersion").unwrap(), text("/metadata/name").unwrap());
+    let namespace = text("/metadata/namespace").map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+    let queues = format!("/apis/{version}/{namespace}queues");
+    let request = match text("/metadata/resourceVersion") {
+        Some(_) => Request::put(format!("{queues}/{name}?fieldValidation=Strict")),
+        None => Request::post(format!("{queues}?fieldValidation=Strict")),
+    };
+    let request = request.header(CONTENT_TYPE, "application/json");
+    let request = request.body(object.to_string().into_bytes().into()).unwrap();
+    let (head, body) = client.send(request).await.unwrap().into_parts();
+    let answer: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+    // quotes in a header are escaped
+    let unescaped = |text: &[u8]| String::from_utf8_lossy(text).replace('\\', "");
+    let warnings = head.headers.get_all(WARNING).iter().map(|warning| unescaped(warning.as_bytes()));
+    let refusal = || answer["message"].as_str().unwrap_or_default().to_owned();
+    (warnings.collect(), if head.status.is_success() { Ok(answer) } else { Err(refusal()) })
 }
 
 /// Returns the queues that must exist before those of the table.
