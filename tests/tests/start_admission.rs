@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Output, eventually};
@@ -111,8 +112,10 @@ async fn patch(world: &World, user: &str, kind: &str, name: &str, patch: &Value)
 }
 
 async fn stamp(world: &World, kind: &str, name: &str) -> Option<String> {
-    let output = world.cluster.kubectl(&["get", &resource(kind), name, "-o", "json"]).await.unwrap();
-    let group: Value = serde_json::from_str(&output.success().unwrap()).unwrap();
+    let (_, version) = KINDS.into_iter().find(|(group, _)| *group == kind).unwrap();
+    let path = format!("/apis/{kind}/{version}/namespaces/default/podgroups/{name}");
+    let request = Request::get(path).body(Vec::new()).unwrap();
+    let group: Value = world.cluster.client().unwrap().request(request).await.unwrap();
     group["metadata"]["annotations"].get(STAMP).map(|stamp| stamp.as_str().unwrap().to_owned())
 }
 

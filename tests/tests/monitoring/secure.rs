@@ -38,7 +38,7 @@ impl Port {
 #[tokio::test]
 async fn with_a_certificate_metrics_are_for_users_that_may_read_them_and_probes_for_all() {
     let values = ["monitoring.tls.secretName=admin-certificate"];
-    let world = Box::pin(World::installed_with("secure-metrics", &values, &[])).await.unwrap();
+    let world = Box::pin(World::installed_alone("secure-metrics", &values)).await.unwrap();
     let (authority, port) = (Authority::new("admin").unwrap(), free_port().unwrap());
     let files = world.cluster.directory().join("admin");
     std::fs::create_dir_all(&files).unwrap();
