@@ -98,14 +98,15 @@ impl Refusal {
 /// Grants the keeper verbs on resources of a group. `name` is that of a new cluster role and its
 /// binding.
 pub async fn grant(world: &World, name: &str, group: &str, resources: &[&str], verbs: &[&str]) {
-    world
+    let admin = Namespace::of(world, "");
+    admin
         .apply(&json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
             "rules": [{"apiGroups": [group], "resources": resources, "verbs": verbs}],
         }))
         .await;
     let subject = json!({"kind": "ServiceAccount", "name": "tenure-keeper", "namespace": RELEASE_NAMESPACE});
-    world
+    admin
         .apply(&json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},

@@ -64,11 +64,11 @@ impl<'w> Tenant<'w> {
     /// namespace are the same user.
     pub async fn of(world: &'w World, namespace: &str) -> Self {
         let user = format!("tenant-of-{namespace}");
+        let admin = Namespace::of(world, namespace);
         // tests apply the role at the same time, and all but one would fail to create it
-        let apply = ["apply", "--server-side", "-f", "-"];
-        world.cluster.kubectl_with_input(&apply, &role().to_string()).await.unwrap().success().unwrap();
+        admin.apply(&role()).await;
         for role in ["admin", ROLE] {
-            world.apply(&binding(namespace, role, &user)).await;
+            admin.apply(&binding(namespace, role, &user)).await;
         }
         let kubeconfig = world.cluster.user_kubeconfig(&user, None).expect("a kubeconfig");
         let client = world.cluster.client_of(&kubeconfig).await.expect("a client");
