@@ -8,6 +8,7 @@ use tenure_tests::{
     DEADLINE, World,
     fixtures::{self, definitions},
     keeper::Metrics,
+    scale,
     tenant::Tenant,
     workloads::{
         Namespace, bare_pod, controller, in_queue, in_runai_queue, owned, queue, runai_queue, workload,
@@ -340,9 +341,11 @@ async fn the_webhook_is_asked_of_new_owners_that_name_a_queue_and_of_what_owners
 
 #[tokio::test]
 async fn where_answers_to_owners_are_off_the_creation_of_owners_is_not_answered() {
-    let world = Box::pin(World::installed("creation-off", &["webhook.owners.enabled=false"])).await.unwrap();
+    let world =
+        Box::pin(World::installed_alone("creation-off", &["webhook.owners.enabled=false"])).await.unwrap();
     world.tenure.start_webhook(&world.cluster).await.unwrap();
-    let namespace = Namespace::new(&world).await;
+    scale::namespace(&world, "off").await;
+    let namespace = Namespace::of(&world, "off");
     namespace.apply(&hour("research", &json!({"overCeiling": "Refuse"}))).await;
     let configurations = ["get", "validatingwebhookconfigurations", "-o", "name"];
     let configurations = world.cluster.kubectl(&configurations).await.unwrap().success().unwrap();

@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use serde_json::json;
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, World, tenant::Tenant, workloads::Namespace};
+use tenure_tests::{DEADLINE, World, scale, tenant::Tenant, workloads::Namespace};
 
 use crate::{await_state, decision, extension, job, queue, world};
 
@@ -93,8 +93,9 @@ async fn a_user_who_may_approve_extensions_decides() {
 
 #[tokio::test]
 async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
-    let world = World::installed("extensions-down", &[]).await.unwrap();
-    let namespace = Namespace::new(&world).await;
+    let world = World::installed_alone("extensions-down", &[]).await.unwrap();
+    scale::namespace(&world, "asking").await;
+    let namespace = Namespace::of(&world, "asking");
     let config = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace.name()},
     });
