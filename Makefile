@@ -86,7 +86,7 @@ faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_K
 		$(CARGO) test --workspace --locked --test faults -- no_fault_of_any_kind_breaks_a_rule --ignored --nocapture
 
 .PHONY: usage
-usage: ## Compare what the keeper counts of 10,000 runs (USAGE_PODS=10000), while it is killed 10 times (USAGE_KILLS=10), with the audit log
+usage: ## Compare what the keeper counts of 10,000 runs (USAGE_PODS=10000), while it is killed 10 times (USAGE_KILLS=10), with the audit log, and claims of devices with requests
 	$(CARGO) test --locked --workspace --test usage -- --ignored --nocapture
 
 .PHONY: trace

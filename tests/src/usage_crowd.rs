@@ -37,8 +37,11 @@ const NODE: &str = "crowd";
 /// The queue of the last pod of all.
 const LAST: &str = "last";
 
-/// The resource of the pods.
-const GPU: &str = "nvidia.com/gpu";
+/// The GPUs of the pods: requested from a device plugin, or claimed.
+pub const GPU: &str = "nvidia.com/gpu";
+
+/// A resource of a device plugin, of which each pod has as many units as it has GPUs.
+pub const PLUGIN: &str = "example.com/gpu";
 
 /// The label by which pods with claims choose the node.
 const NODE_LABEL: &str = "kubernetes.io/hostname";
@@ -97,7 +100,8 @@ pub async fn prepare(world: &World) {
 
 /// Creates devices of the node and their class, which counts as GPUs.
 async fn devices(world: &World) -> Result<()> {
-    let room = json!({"status": {"allocatable": {"pods": "10000"}, "capacity": {"pods": "10000"}}});
+    let room = json!({"pods": "10000", PLUGIN: "100000"});
+    let room = json!({"status": {"allocatable": room, "capacity": room}});
     let nodes: Api<Node> = Api::all(world.cluster.client()?);
     nodes.patch_status(NODE, &PatchParams::default(), &Patch::Merge(room)).await?;
     let selector = json!({"cel": {"expression": format!("device.driver == '{DRIVER}'")}});
@@ -227,7 +231,7 @@ impl Stage<'_> {
 
     /// Creates a pod that requests the GPUs of its name.
     async fn create(&self, name: &str, queue: &str, unready: bool) -> Result<()> {
-        let requests = json!({GPU: gpus(name)?});
+        let requests = json!({GPU: gpus(name)?, PLUGIN: gpus(name)?});
         let container = json!({"resources": {"requests": requests, "limits": requests}});
         self.create_pod(name, queue, unready, json!({"schedulerName": "crowd"}), container).await
     }
@@ -238,7 +242,9 @@ impl Stage<'_> {
             "nodeSelector": {NODE_LABEL: NODE}, "tolerations": [{"operator": "Exists"}],
             "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": template(gpus(name)?)}],
         });
-        let container = json!({"resources": {"claims": [{"name": "gpus"}]}});
+        let requests = json!({PLUGIN: gpus(name)?});
+        let claims = json!([{"name": "gpus"}]);
+        let container = json!({"resources": {"claims": claims, "requests": requests, "limits": requests}});
         self.create_pod(name, queue, unready, spec, container).await
     }
 

@@ -8,12 +8,16 @@ use tenure_testbed::{eventually, program};
 use tenure_tests::{
     DEADLINE, World,
     keeper::Metrics,
-    usage_crowd::{UsageCrowd, UsageDifference, compare, counted, observed, prepare, record},
+    usage_crowd::{GPU, PLUGIN, UsageCrowd, UsageDifference, compare, counted, observed, prepare, record},
 };
 use tokio::{process::Command, task::spawn_blocking};
 
 async fn world(name: &str) -> World {
-    let values = ["usage.enabled=true", "webhook.failurePolicy=Ignore"];
+    let resources =
+        [GPU, PLUGIN].iter().zip(0..).map(|(of, number)| format!("usage.resources[{number}]={of}"));
+    let resources: Vec<String> = resources.collect();
+    let mut values = vec!["usage.enabled=true", "webhook.failurePolicy=Ignore"];
+    values.extend(resources.iter().map(String::as_str));
     let world = Box::pin(World::installed(name, &values)).await.unwrap();
     world.tenure.start_webhook(&world.cluster).await.unwrap();
     world.tenure.start_keeper().await.unwrap();
@@ -31,7 +35,9 @@ async fn difference(world: &World, crowd: UsageCrowd) -> UsageDifference {
     crowd.play(world, &namespace).await.unwrap();
     let record = record(&client).await.unwrap().unwrap();
     assert_eq!(record.gaps, 0);
-    let (counted, observed) = (counted(&record), observed(world, &namespace).unwrap());
+    // half of the runs have their GPUs by claims, and as much of the plugin's resource
+    assert_eq!(counted(&record, GPU), counted(&record, PLUGIN), "claims count as a device plugin");
+    let (counted, observed) = (counted(&record, GPU), observed(world, &namespace).unwrap());
     for (key, seconds) in &observed {
         println!(
             "{key:?}: observed {seconds:.1}, counted {:.1}",
@@ -42,7 +48,7 @@ async fn difference(world: &World, crowd: UsageCrowd) -> UsageDifference {
 }
 
 #[tokio::test]
-async fn each_run_counts_with_its_end_though_the_keeper_is_killed() {
+async fn each_run_counts_with_its_end_and_claims_as_requests_though_the_keeper_is_killed() {
     let world = world("usage").await;
     let crowd = UsageCrowd { pods: 210, each_second: 15, runs: (Duration::from_secs(10), 20), kills: 3 };
     let UsageDifference { observed, of_total, of_any } = difference(&world, crowd).await;
@@ -51,13 +57,14 @@ async fn each_run_counts_with_its_end_though_the_keeper_is_killed() {
     assert!(of_total < 0.01 && of_any < 0.05, "{of_total} {of_any}");
 
     let metrics = Metrics::of_world(&world).await;
-    let labels = [("family", "run.ai"), ("queue", "ceiling"), ("resource", "nvidia.com/gpu"), ("end", "cut")];
+    let labels = [("family", "run.ai"), ("queue", "ceiling"), ("resource", GPU), ("end", "cut")];
     let shown = metrics.sum("tenure_keeper_usage_resource_seconds_total", &labels);
     let record = record(&world.cluster.client().unwrap()).await.unwrap().unwrap();
-    let of_record = counted(&record)[&("ceiling".to_owned(), "cut".to_owned())];
+    let of_record = counted(&record, GPU)[&("ceiling".to_owned(), "cut".to_owned())];
     assert!((shown - of_record).abs() < 0.001, "{shown} {of_record}");
 
-    let shown = plugin(world.cluster.kubeconfig(), &["--queue", "ceiling", "-o", "json"]).await;
+    let shown =
+        plugin(world.cluster.kubeconfig(), &["--queue", "ceiling", "--resource", GPU, "-o", "json"]).await;
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown["gaps"], shown["usage"].as_array().unwrap().len()), (&json!(0), 1));
     assert!((shown["usage"][0]["ends"]["cut"].as_f64().unwrap() - of_record).abs() < 0.001, "{shown}");
@@ -81,7 +88,7 @@ async fn plugin(kubeconfig: &Path, arguments: &[&str]) -> Output {
 /// `make usage`, with `USAGE_PODS`, `USAGE_PODS_EACH_SECOND` and `USAGE_KILLS`.
 #[tokio::test]
 #[ignore = "takes some minutes"]
-async fn ten_thousand_runs_count_as_the_audit_log_shows_them() {
+async fn ten_thousand_runs_count_as_the_audit_log_shows_them_and_claims_as_requests() {
     let world = world("usage-long").await;
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let crowd = UsageCrowd {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use tenure_types::usage_record::UsageRecord;
 
-use super::{GPU, LAST};
+use super::LAST;
 use crate::{World, audit};
 
 /// GPU-seconds by queue and end.
@@ -88,12 +88,12 @@ pub fn observed(world: &World, namespace: &str) -> Result<GpuSeconds> {
     Ok(used)
 }
 
-/// Returns the GPU-seconds of the keeper's record.
+/// Returns the seconds of a resource in the keeper's record, such as GPU-seconds.
 #[allow(clippy::cast_precision_loss, reason = "they are small")]
-pub fn counted(record: &UsageRecord) -> GpuSeconds {
+pub fn counted(record: &UsageRecord, resource: &str) -> GpuSeconds {
     let mut used = GpuSeconds::new();
     for of in record.queues.iter().filter(|of| of.queue != LAST) {
-        for (end, amount) in of.used.get(GPU).into_iter().flatten() {
+        for (end, amount) in of.used.get(resource).into_iter().flatten() {
             let key = (of.queue.clone(), end.name().to_owned());
             *used.entry(key).or_default() += *amount as f64 / 1e6;
         }
