@@ -6,6 +6,7 @@
 
 mod claims;
 mod cluster;
+mod devices;
 pub mod occupants;
 mod owners;
 mod pods;

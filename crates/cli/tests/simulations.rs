@@ -332,6 +332,90 @@ fn room_for_a_job_is_there_by_a_time_or_never_and_it_is_said_what_stands_in_the_
     assert!(code == 1 && err.contains("--for cluster.yaml: has 4 objects: must have one"), "{err}");
 }
 
+/// Node `n1` with four GPUs of a driver. A pod has two of them by its claim until two hours after its
+/// start. The template is of claims of two GPUs.
+const DEVICES: &str = "
+apiVersion: scheduling.run.ai/v3alpha1
+kind: Queue
+metadata: {name: research}
+spec: {maxDuration: 2h}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: '32', pods: '110'}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.example.com}
+spec:
+  extendedResourceName: nvidia.com/gpu
+  selectors: [{cel: {expression: device.driver == 'gpu.example.com'}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: two-gpus, namespace: team}
+spec: {spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu.example.com, count: 2}}]}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: held, namespace: team}
+spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu.example.com, count: 2}}]}}
+status:
+  allocation:
+    devices:
+      results:
+      - {request: gpus, driver: gpu.example.com, pool: n1, device: gpu-0}
+      - {request: gpus, driver: gpu.example.com, pool: n1, device: gpu-1}
+";
+
+const SLICE: &str = "---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1-gpus}
+spec:
+  driver: gpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}, {name: gpu-1}, {name: gpu-2}, {name: gpu-3}]
+";
+
+#[test]
+fn devices_of_nodes_are_room_for_claims_and_for_requests() {
+    let pod = claiming("a", 0, "resourceClaimName: held", "");
+    let claims = |pods: u32| {
+        format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: big, namespace: team}}\nspec:\n  parallelism: {pods}\n  template:\n    spec:\n      resourceClaims: [{{name: gpus, resourceClaimTemplateName: two-gpus}}]\n      containers: [{{name: c, resources: {{claims: [{{name: gpus}}]}}}}]\n"
+        )
+    };
+    let (all, none) = ([DEVICES, &pod, SLICE].concat(), [DEVICES, &pod].concat());
+    let directory = with(&[("all.yaml", &all), ("none.yaml", &none)]);
+    let room = |cluster: &str, job: &str| {
+        std::fs::write(directory.path().join("job.yaml"), job).unwrap();
+        good(&directory, &format!("forecast -f {cluster}.yaml --now 2026-01-01T01:00:00Z --for job.yaml"))
+    };
+    let (now, later) = (" now, if nothing else takes it.", " by 2026-01-01T02:10:30Z at the latest");
+    for (job, expected) in [(claims(1), now), (claims(2), later), (job(2, 1), now), (job(4, 1), later)] {
+        let text = room("all", &job);
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with("There is room for job/big") && first.contains(expected), "{job}: {text}");
+        assert_eq!(
+            text.contains("Note: the devices that it claims count by"),
+            job.contains("two-gpus"),
+            "{text}"
+        );
+        assert!(!text.contains("Note: it also needs"), "{text}");
+    }
+    for job in [claims(3), job(5, 1)] {
+        let text = room("all", &job);
+        assert!(text.starts_with("Ceilings alone make no room for job/big"), "{job}: {text}");
+    }
+    // the devices aren't known
+    let unknown = room("none", &claims(3));
+    assert!(unknown.starts_with("There is room for job/big") && unknown.contains(now), "{unknown}");
+    assert!(unknown.contains("Note: it also needs ports, volumes, devices"), "{unknown}");
+}
+
 #[test]
 fn a_pod_and_a_node_that_files_have_twice_count_once() {
     let (_, objects) = CLUSTER.split_once("---\n").unwrap();

@@ -42,7 +42,7 @@ pub struct ResourceClaimTemplate {
     spec: TemplateSpec,
 }
 
-/// A `DeviceClass`, reduced to the resource that it counts as.
+/// A `DeviceClass`, reduced to its selectors and the resource that it counts as.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = v1::DeviceClass)]
 #[serde(default)]
@@ -62,6 +62,9 @@ pub struct ClaimReference {
     pub template: Option<String>,
 }
 
+/// The driver, the pool and the name of a device.
+pub type DeviceName = [String; 3];
+
 /// Numbers of devices by class.
 pub type DevicesByClass = BTreeMap<String, i64>;
 
@@ -73,6 +76,20 @@ pub struct DeviceResources(BTreeMap<String, String>);
 #[serde(rename_all = "camelCase", default)]
 struct ClassSpec {
     extended_resource_name: Option<String>,
+    #[serde(deserialize_with = "or_empty")]
+    selectors: Vec<ClassSelector>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClassSelector {
+    cel: Option<CelSelector>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct CelSelector {
+    expression: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -137,6 +154,9 @@ struct AllocatedDevices {
 #[serde(rename_all = "camelCase", default)]
 struct AllocatedDevice {
     request: String,
+    driver: String,
+    pool: String,
+    device: String,
     admin_access: Option<bool>,
 }
 
@@ -149,9 +169,29 @@ impl ResourceClaim {
     /// Counts the devices that are allocated to the claim. Devices with administrative access don't
     /// count: others use them at the same time. Empty: the claim isn't allocated.
     pub fn devices(&self) -> DevicesByClass {
+        counted(self.own().filter_map(|device| Some((self.spec.class_of(&device.request)?, 1))))
+    }
+
+    /// Returns the devices that [`Self::devices`] counts, each with its class. An empty class: the
+    /// claim has no request for the device, which doesn't count.
+    pub fn allocated(&self) -> impl Iterator<Item = (DeviceName, &str)> {
+        self.own().map(|device| {
+            let name = [&device.driver, &device.pool, &device.device].map(String::clone);
+            (name, self.spec.class_of(&device.request).unwrap_or_default())
+        })
+    }
+
+    fn own(&self) -> impl Iterator<Item = &AllocatedDevice> {
         let results = self.status.allocation.iter().flat_map(|of| &of.devices.results);
-        let own = results.filter(|device| device.admin_access != Some(true)).take(MOST_DEVICES);
-        counted(own.filter_map(|device| Some((self.spec.class_of(&device.request)?, 1))))
+        results.filter(|device| device.admin_access != Some(true)).take(MOST_DEVICES)
+    }
+}
+
+impl DeviceClass {
+    /// Returns the CEL expressions of the devices of the class, which must all be true. An empty
+    /// one stands for a selector of another kind.
+    pub fn selectors(&self) -> impl Iterator<Item = &str> {
+        self.spec.selectors.iter().map(|of| of.cel.as_ref().map_or("", |cel| cel.expression.as_str()))
     }
 }
 

@@ -172,8 +172,13 @@ fn staying(occupants: &[Occupant]) -> Vec<StayingPods> {
 impl WorkloadRoom {
     /// Searches room for a workload on the nodes on which all its pods may run.
     fn of(document: &Document, cluster: &ClusterRoom) -> Result<Self> {
-        let ClusterRoom { now, occupants, nodes } = cluster;
-        let demands = demands(document)?;
+        let ClusterRoom { now, occupants, nodes, claims, namespace } = cluster;
+        let mut demands = demands(document)?;
+        let namespace = document.namespace().unwrap_or(namespace);
+        let mut has_devices = false;
+        for (demand, _) in &mut demands {
+            has_devices |= demand.claim(claims, namespace);
+        }
         // each pod of the workload may run on each of these nodes
         let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
         let nodes: Vec<NodeRoom> = nodes.map(room).collect();
@@ -183,6 +188,7 @@ impl WorkloadRoom {
         let there = occupants.iter().filter(|of| names.contains(of.node.as_str()));
         let floors: Vec<Timestamp> = there.filter_map(|of| of.floor_until).collect();
         let needs = demands.iter().any(|(demand, _)| demand.needs.is_some()).then_some(NEEDS);
+        let devices = has_devices.then_some(DEVICES);
         Ok(Self {
             workload: format!("{}/{}", document.kind.to_lowercase(), document.name().unwrap_or_default()),
             pods: all.len(),
@@ -190,7 +196,7 @@ impl WorkloadRoom {
             nodes: nodes.len(),
             protected: floors.len(),
             protected_until: floors.into_iter().max(),
-            caveats: needs.into_iter().collect(),
+            caveats: needs.into_iter().chain(devices).collect(),
         })
     }
 
@@ -218,6 +224,9 @@ impl WorkloadRoom {
 
 /// The reason why the time may be no bound if pods have needs besides their requests.
 const NEEDS: &str = "it also needs ports, volumes, devices or other pods, which the forecast ignores: the time may be too early";
+
+/// The reason why the time may be no bound if pods have claims of devices.
+const DEVICES: &str = "the devices that it claims count by their classes alone, without the selectors and constraints of claims: the time may be too early";
 
 /// Returns an amount for people: cores, GiB, and whole units of other resources.
 fn amount(resource: &str, of: &Amounts) -> String {

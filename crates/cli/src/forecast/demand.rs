@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, PodSpec, Taint, Tolerat
 use serde_json::{Value, json};
 use tenure_types::{
     amount::Amount,
+    devices::ClaimReference,
     room::{PodNeeds, PodWithRoom},
     selector::Selector,
 };
@@ -17,7 +18,10 @@ use tenure_types::{
 use super::bound::NodeRoom;
 use crate::{
     input::Document,
-    snapshot::occupants::{Amounts, PODS},
+    snapshot::{
+        ClaimedDevices,
+        occupants::{Amounts, PODS, add},
+    },
 };
 
 /// The largest number of pods of a workload.
@@ -30,6 +34,7 @@ pub struct Demand {
     pub requests: Amounts,
     /// What the pods need besides room: ports, volumes, devices or other pods. None: nothing else.
     pub needs: Option<PodNeeds>,
+    claims: Vec<ClaimReference>,
     spec: PodSpec,
 }
 
@@ -71,11 +76,28 @@ impl Demand {
     fn read(source: &str, template: &Value) -> Result<Self> {
         let what = || format!("{source}: the pod template can't be read");
         let spec = template.get("spec").with_context(what)?;
-        let (_, room) = serde_json::from_value::<PodWithRoom>(template.clone()).with_context(what)?.split();
+        let pod: PodWithRoom = serde_json::from_value(template.clone()).with_context(what)?;
+        let claims = pod.claims();
+        let (_, room) = pod.split();
         let mut requests = room.requests;
         requests.insert(PODS.into(), 1);
         let spec = serde_json::from_value(spec.clone()).with_context(what)?;
-        Ok(Self { requests, needs: room.needs, spec })
+        Ok(Self { requests, needs: room.needs, claims, spec })
+    }
+
+    /// Adds the devices that the pod would claim in a namespace to its requests. Returns false if it
+    /// claims none, or not all are known: then they stay among its needs.
+    pub fn claim(&mut self, devices: &ClaimedDevices, namespace: &str) -> bool {
+        let claims = self.claims.iter().map(|claim| devices.of_template(namespace, claim));
+        let Some(claims) = claims.collect::<Option<Vec<_>>>().filter(|claims| !claims.is_empty()) else {
+            return false;
+        };
+        for amounts in claims {
+            add(&mut self.requests, amounts, 1);
+        }
+        let others = self.needs.take().map(|needs| PodNeeds { has_resource_claims: false, ..needs });
+        self.needs = others.filter(|needs| *needs != PodNeeds::default());
+        true
     }
 
     /// True if such a pod may run on a node: by the node's labels and taints, and if the node takes

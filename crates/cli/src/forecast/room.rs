@@ -2,7 +2,7 @@
 //!
 //! Called by `forecast`. `ui` fills a [`ClusterRoom`] with pods that it has read itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
@@ -15,12 +15,12 @@ use tenure_types::room::PodWithRoom;
 
 use super::ForecastArgs;
 use crate::{
-    cluster::{ConnectArgs, LIVE, cannot_list, explain, objects},
+    cluster::{ConnectArgs, DEFAULT_NAMESPACE, LIVE, cannot_list, explain, objects},
     input::{self, Document},
     list::gather::Gatherer,
     print::warn,
     snapshot::{
-        ClaimedDevices, NamespacedName, Snapshot, decode, key,
+        ClaimName, ClaimedDevices, NamespacedName, Snapshot, decode, key,
         occupants::{BoundPod, Occupant, occupants},
     },
     status::runs_dry,
@@ -30,7 +30,11 @@ use crate::{
 pub struct ClusterRoom {
     pub now: Timestamp,
     pub occupants: Vec<Occupant>,
+    /// The nodes, with the devices of drivers among their allocatable resources.
     pub nodes: Vec<Node>,
+    pub claims: ClaimedDevices,
+    /// The namespace of a workload that names none.
+    pub namespace: String,
 }
 
 impl ClusterRoom {
@@ -48,22 +52,25 @@ impl ClusterRoom {
         let read = |pod: PodWithRoom| pods.extend(BoundPod::read(pod, &mut snapshot.index));
         cluster.each(namespace, Some(LIVE), read).await.map_err(explain)?;
         let mut claims = ClaimedDevices::default();
-        if pods.iter().any(|pod| !pod.claims.is_empty()) {
+        if args.workload.is_some() || pods.iter().any(|pod| !pod.claims.is_empty()) {
             claims = ClaimedDevices::of_cluster(cluster, namespace).await?;
-            claims.warning.iter().for_each(|warning| warn(warning));
         }
         let mut nodes: Vec<Node> = Vec::new();
         if args.workload.is_some() {
             let kind = cluster.kinds.find("", "Node").context("the API server has no nodes")?;
             let listed = objects(Api::all(cluster.client.clone()), None).try_concat().await;
             nodes = listed.map_err(|error| cannot_list(kind, error))?;
+            claims = claims.with_offers(cluster).await?;
+            claims.offer(&mut nodes, &held(&pods));
         }
+        claims.warning.iter().for_each(|warning| warn(warning));
         if runs_dry(cluster).await {
             warn("the keeper is in dry-run mode: no ceiling ends a run until dry run is turned off");
         }
         let now = args.input.now.unwrap_or_else(|| cluster.clock.now());
         let longest = args.max_termination_grace.to_signed();
-        Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
+        let occupants = occupants(pods, &claims, &mut snapshot, longest, now);
+        Ok(Self { now, occupants, nodes, claims, namespace: cluster.namespace.clone() })
     }
 
     /// Reads pods, nodes and queues from files. An error: a pod or a node can't be read.
@@ -73,12 +80,19 @@ impl ClusterRoom {
         let mut snapshot = Snapshot::of_documents(&documents, config, t9k, now);
         snapshot.warn();
         let pods = of_kind::<PodWithRoom>(&documents, "Pod")?.into_values();
-        let pods = pods.filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)).collect();
-        let nodes = of_kind(&documents, "Node")?.into_values().collect();
+        let pods: Vec<_> = pods.filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)).collect();
+        let mut nodes: Vec<Node> = of_kind(&documents, "Node")?.into_values().collect();
         let (claims, longest) =
             (ClaimedDevices::of_files(&documents)?, args.max_termination_grace.to_signed());
-        Ok(Self { now, occupants: occupants(pods, &claims, &mut snapshot, longest, now), nodes })
+        claims.offer(&mut nodes, &held(&pods));
+        let occupants = occupants(pods, &claims, &mut snapshot, longest, now);
+        Ok(Self { now, occupants, nodes, claims, namespace: DEFAULT_NAMESPACE.into() })
     }
+}
+
+/// Returns the claims that pods hold.
+fn held(pods: &[BoundPod]) -> HashSet<ClaimName> {
+    pods.iter().flat_map(|pod| pod.claims.clone()).collect()
 }
 
 /// Returns the objects of a core kind. Of objects with the same name the last counts, as for

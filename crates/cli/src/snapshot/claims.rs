@@ -1,7 +1,8 @@
 //! The devices of claims of Dynamic Resource Allocation, as resources.
 //!
 //! Called by `forecast` and `ui`, which count them among the room that pods hold, and by `simulate`,
-//! which counts those of ended pods by the templates of their claims.
+//! which counts those of ended pods by the templates of their claims. `forecast --for` also counts the
+//! devices of nodes, and those that a workload would claim.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,13 +11,20 @@ use std::{
 
 use anyhow::Result;
 use futures::TryStreamExt;
+use k8s_openapi::{
+    api::{core::v1::Node, resource::v1::ResourceSlice},
+    apimachinery::pkg::api::resource::Quantity,
+};
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use tenure_types::{
-    devices::{ClaimReference, DeviceClass, DeviceResources, ResourceClaim, ResourceClaimTemplate},
+    devices::{
+        ClaimReference, DeviceClass, DeviceName, DeviceResources, ResourceClaim, ResourceClaimTemplate,
+    },
     room::PodWithRoom,
 };
 
+use super::devices::OfferedDevices;
 use crate::{
     cluster::{ClusterReader, DEFAULT_NAMESPACE, explain, objects},
     input::Document,
@@ -26,14 +34,28 @@ use crate::{
 /// The name of a claim, after its namespace.
 pub type ClaimName = (String, String);
 
+/// The annotation of a claim that kube-scheduler has made for resources that a pod requests.
+const OF_REQUESTS: &str = "resource.kubernetes.io/extended-resource-claim";
+
 /// The devices of claims, by resource.
 #[derive(Debug, Default)]
 pub struct ClaimedDevices {
     claims: HashMap<ClaimName, BTreeMap<String, i64>>,
     templates: HashMap<ClaimName, BTreeMap<String, i64>>,
     resources: DeviceResources,
+    offered: OfferedDevices,
+    allocated: HashMap<DeviceName, AllocatedDevice>,
     /// The reason why no devices count, for the user. None: they count.
     pub warning: Option<String>,
+}
+
+/// The use of a device.
+#[derive(Debug)]
+struct AllocatedDevice {
+    /// The resource that the device counts as.
+    resource: String,
+    /// The claim that has the device. None: kube-scheduler made the claim for requests of a pod.
+    claim: Option<ClaimName>,
 }
 
 impl ClaimedDevices {
@@ -42,9 +64,7 @@ impl ClaimedDevices {
     pub async fn of_cluster(cluster: &ClusterReader, namespace: Option<&str>) -> Result<Self> {
         let mut devices = Self::default();
         let classes: Vec<DeviceClass> = devices.list(Api::all(cluster.client.clone())).await?;
-        for class in classes {
-            devices.resources.put(class);
-        }
+        classes.into_iter().for_each(|class| devices.put_class(class));
         let claims: Vec<ResourceClaim> = devices.list(cluster.api(namespace)).await?;
         for claim in &claims {
             devices.put(claim);
@@ -58,6 +78,19 @@ impl ClaimedDevices {
         let amounts = |of: &ResourceClaimTemplate| (name_of(of), self.resources.amounts(&of.devices()));
         self.templates = templates.iter().map(amounts).collect();
         Ok(self)
+    }
+
+    /// Reads the devices that drivers offer and, if there are some, the templates of all namespaces.
+    /// The claims must be those of all namespaces.
+    pub async fn with_offers(mut self, cluster: &ClusterReader) -> Result<Self> {
+        // without the claims, all devices would look free
+        if self.warning.is_none() {
+            let slices: Vec<ResourceSlice> = self.list(Api::all(cluster.client.clone())).await?;
+            for slice in slices {
+                self.offered.put_slice(slice);
+            }
+        }
+        if self.offered.is_empty() { Ok(self) } else { self.with_templates(cluster, None).await }
     }
 
     /// Lists objects. Returns none if the API server doesn't have them, or, with a warning, without
@@ -86,17 +119,66 @@ impl ClaimedDevices {
         };
         let mut devices = Self::default();
         for class in of_kind("DeviceClass") {
-            devices.resources.put(decode(class)?);
+            devices.put_class(decode(class)?);
         }
         for claim in of_kind("ResourceClaim") {
             devices.put(&decode(claim)?);
         }
+        for slice in of_kind("ResourceSlice") {
+            devices.offered.put_slice(decode(slice)?);
+        }
+        if devices.offered.is_empty() {
+            return Ok(devices);
+        }
+        for template in of_kind("ResourceClaimTemplate") {
+            let template: ResourceClaimTemplate = decode(template)?;
+            let amounts = devices.resources.amounts(&template.devices());
+            devices.templates.insert(name_of(&template), amounts);
+        }
         Ok(devices)
     }
 
+    fn put_class(&mut self, class: DeviceClass) {
+        self.resources.put(class.clone());
+        self.offered.put_class(class);
+    }
+
     fn put(&mut self, claim: &ResourceClaim) {
-        let amounts = self.resources.amounts(&claim.devices());
-        self.claims.insert(name_of(claim), amounts);
+        let name = name_of(claim);
+        let holder = (!claim.annotations().contains_key(OF_REQUESTS)).then(|| name.clone());
+        for (device, class) in claim.allocated() {
+            let resource = self.resources.of_class(class);
+            self.allocated.insert(device, AllocatedDevice { resource, claim: holder.clone() });
+        }
+        self.claims.insert(name, self.resources.amounts(&claim.devices()));
+    }
+
+    /// Adds the devices of nodes to the nodes' allocatable resources, except where a device plugin
+    /// offers the same resource: kube-scheduler then takes requests to be for the plugin. `held` are
+    /// the claims of the pods on nodes. A device of another claim is left out.
+    pub fn offer(&self, nodes: &mut [Node], held: &HashSet<ClaimName>) {
+        let taken = |device: &DeviceName| {
+            let AllocatedDevice { resource, claim } = self.allocated.get(device)?;
+            let is_held = claim.as_ref().is_none_or(|claim| held.contains(claim));
+            Some(if is_held { resource.as_str() } else { "" })
+        };
+        let mut by_node = self.offered.by_node(&self.resources, taken);
+        for node in nodes {
+            let devices = by_node.remove(&node.name_any()).unwrap_or_default();
+            let allocatable = node.status.get_or_insert_default().allocatable.get_or_insert_default();
+            for (resource, number) in devices {
+                let amount = allocatable.entry(resource).or_default();
+                if matches!(amount.0.as_str(), "" | "0") {
+                    *amount = Quantity(number.to_string());
+                }
+            }
+        }
+    }
+
+    /// Returns the devices that a claim of a template would have. None: the template or the devices of
+    /// nodes aren't known, or the pod names a claim that others may share.
+    pub fn of_template(&self, namespace: &str, claim: &ClaimReference) -> Option<&BTreeMap<String, i64>> {
+        self.templates.get(&(namespace.to_owned(), claim.template.clone()?))
     }
 
     /// Returns the devices of claims, by resource. A claim that isn't known has none.

@@ -217,7 +217,8 @@ impl PageLook {
         let PodsRead { on_nodes, with_gpus, claims } = read;
         let longest = options.longest_termination;
         let occupants = occupants(on_nodes, &claims, &mut view.snapshot, longest, now);
-        let forecast = Forecast::new(&ClusterRoom { now, occupants, nodes: Vec::new() }, false, None)?;
+        let room = ClusterRoom { now, occupants, nodes: Vec::new(), claims, namespace: String::new() };
+        let forecast = Forecast::new(&room, false, None)?;
         let free = gpu_steps(&to_value(forecast)?);
         let index = &mut view.snapshot.index;
         let strays = with_gpus

@@ -39,6 +39,33 @@ fn the_devices_of_a_claim_are_those_that_are_allocated_by_the_class_of_their_req
 }
 
 #[test]
+fn each_device_of_a_claim_is_known_by_driver_pool_and_name() {
+    let claim: ResourceClaim = serde_json::from_value(json!({
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}},
+        "status": {"allocation": {"devices": {"results": [
+            {"request": "gpu", "driver": "example.com", "pool": "n1", "device": "gpu-0"},
+            {"request": "unknown", "driver": "example.com", "pool": "n1", "device": "gpu-1"},
+            {"request": "gpu", "driver": "example.com", "pool": "n1", "device": "gpu-2", "adminAccess": true},
+        ]}}},
+    }))
+    .unwrap();
+    let name = |device: &str| ["example.com", "n1", device].map(str::to_owned);
+    let allocated: Vec<_> = claim.allocated().collect();
+    assert_eq!(allocated, [(name("gpu-0"), "gpu.example.com"), (name("gpu-1"), "")]);
+}
+
+#[test]
+fn a_class_has_an_expression_for_each_selector() {
+    let class = |selectors: Value| -> DeviceClass {
+        serde_json::from_value(json!({"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}))
+            .unwrap()
+    };
+    let selectors = json!([{"cel": {"expression": "device.driver == 'example.com'"}}, {"other": {}}]);
+    assert!(class(selectors).selectors().eq(["device.driver == 'example.com'", ""]));
+    assert!(class(Value::Null).selectors().next().is_none());
+}
+
+#[test]
 fn a_claim_that_is_not_allocated_has_no_devices() {
     let requests = json!([{"name": "gpus", "exactly": {"deviceClassName": "gpu.example.com", "count": 2}}]);
     assert_eq!(claim(&requests, &Value::Null), devices(&[]));
