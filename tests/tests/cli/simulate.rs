@@ -166,3 +166,79 @@ async fn room_for_a_job_is_found_by_the_nodes_of_the_cluster() {
     let refused = run(world, &["forecast", "--for", path, "-n", "default"]).await.bad();
     assert!(refused.starts_with("error: --for needs the pods of all namespaces"), "{refused}");
 }
+
+/// A Job that wants GPUs of a resource in each of its pods: by requests, or by a claim of a template.
+fn gpu_job(namespace: &str, resource: &str, gpus: u32, template: Option<&str>) -> Value {
+    let requests = if template.is_some() { json!({}) } else { json!({resource: gpus}) };
+    let claims: Vec<Value> = template
+        .iter()
+        .map(|template| json!({"name": "gpus", "resourceClaimTemplateName": template}))
+        .collect();
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "big", "namespace": namespace},
+        "spec": {"template": {"spec": {"resourceClaims": claims, "containers": [
+            {"name": "c", "image": "none", "resources": {"requests": requests}},
+        ]}}},
+    })
+}
+
+#[tokio::test]
+async fn devices_of_a_driver_are_room_until_pods_have_them() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    let driver = format!("{name}.example.com");
+    let resource = &*format!("{driver}/gpu");
+    let selector = json!({"cel": {"expression": format!("device.driver == '{driver}'")}});
+    world
+        .apply(&json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": driver},
+            "spec": {"extendedResourceName": resource, "selectors": [selector]},
+        }))
+        .await;
+    let devices = json!([{"name": "gpu-0"}, {"name": "gpu-1"}, {"name": "gpu-2"}]);
+    let pool = json!({"name": "node-1", "generation": 1, "resourceSliceCount": 1});
+    world
+        .apply(&json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": driver},
+            "spec": {"driver": driver, "nodeName": "node-1", "pool": pool, "devices": devices},
+        }))
+        .await;
+    for (template, count) in [("one", 1), ("three", 3)] {
+        let requests = json!([{"name": "gpus", "exactly": {"deviceClassName": driver, "count": count}}]);
+        namespace
+            .create(&json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+                "metadata": {"name": template, "namespace": name},
+                "spec": {"spec": {"devices": {"requests": requests}}},
+            }))
+            .await;
+    }
+    let file = world.cluster.directory().join("cli-devices.json");
+    let path = file.to_str().unwrap();
+    let room = async |gpus: u32, template: Option<&str>| {
+        fs::write(&file, gpu_job(name, resource, gpus, template).to_string()).unwrap();
+        let said = run(world, &["forecast", "--for", path]).await;
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.stdout.lines().next().unwrap_or_default().to_owned()
+    };
+    let (is_now, is_later) = (" now, if nothing else takes it.", " at the latest, in ");
+    for room in [room(3, None).await, room(3, Some("three")).await] {
+        assert!(room.contains(is_now), "{room}");
+    }
+
+    world.apply(&runai_queue("cli-devices", "", "1d")).await;
+    let labels = in_runai_queue("cli-devices");
+    let claim = json!({"name": "gpus", "resourceClaimTemplateName": "one"});
+    namespace.create(&bare_pod(name, "claims", &labels, &json!({"resourceClaims": [claim]}))).await;
+    let limits = json!({"limits": {resource: "1"}});
+    let container = json!({"name": "main", "image": "none", "resources": limits});
+    namespace.create(&bare_pod(name, "requests", &labels, &json!({"containers": [container]}))).await;
+    namespace.await_running(2).await;
+    for room in [room(1, None).await, room(1, Some("one")).await] {
+        assert!(room.contains(is_now), "{room}");
+    }
+    for room in [room(2, None).await, room(3, Some("three")).await] {
+        assert!(room.contains(is_later), "{room}");
+    }
+}
