@@ -4,7 +4,7 @@
 //! [`Amounts`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     iter::repeat_n,
 };
 
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    bound::{NodeRoom, room_by},
+    bound::room_by,
     demand::{demands, room},
     room::ClusterRoom,
 };
@@ -181,11 +181,10 @@ impl WorkloadRoom {
         }
         // each pod of the workload may run on each of these nodes
         let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
-        let nodes: Vec<NodeRoom> = nodes.map(room).collect();
+        let nodes: BTreeMap<String, Amounts> = nodes.map(room).collect();
         let all = demands.iter().flat_map(|(demand, pods)| repeat_n(&demand.requests, *pods));
         let all: Vec<&Amounts> = all.collect();
-        let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        let there = occupants.iter().filter(|of| names.contains(of.node.as_str()));
+        let there = occupants.iter().filter(|of| nodes.contains_key(&of.node));
         let floors: Vec<Timestamp> = there.filter_map(|of| of.floor_until).collect();
         let needs = demands.iter().any(|(demand, _)| demand.needs.is_some()).then_some(NEEDS);
         let devices = has_devices.then_some(DEVICES);

@@ -3,46 +3,37 @@
 //! Called by `forecast --for`. Pods are placed first-fit, which may miss a placement: the true time
 //! can be earlier, but not later.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use jiff::Timestamp;
 
 use crate::snapshot::occupants::{Amounts, Occupant, add};
 
-/// A node on which the pods of a workload may run.
-#[derive(Clone, Debug)]
-pub struct NodeRoom {
-    pub name: String,
-    /// All that the node has for pods, free or not.
-    pub allocatable: Amounts,
-}
-
 /// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or
-/// the end of a pod. None: not even the ends of all pods make enough room. All pods on the nodes
+/// the end of a pod. None: not even the ends of all pods make enough room. `nodes` are those on which
+/// the pods may run, by name, each with all that it has for pods, free or not. All pods on these nodes
 /// must be in `held`.
 pub fn room_by(
-    nodes: &[NodeRoom],
+    nodes: &BTreeMap<String, Amounts>,
     held: &[Occupant],
     mut demands: Vec<&Amounts>,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let mut free: Vec<Amounts> = nodes.iter().map(|node| node.allocatable.clone()).collect();
-    let places: HashMap<&str, usize> = nodes.iter().map(|node| node.name.as_str()).zip(0..).collect();
-    let mut ends = Vec::new();
+    let (mut free, mut ends) = (nodes.clone(), Vec::new());
     for pod in held {
-        let Some(place) = places.get(pod.node.as_str()).copied() else { continue };
-        free.get_mut(place).into_iter().for_each(|free| add(free, &pod.requests, -1));
-        ends.extend(pod.until.map(|until| (until.max(now), place, &pod.requests)));
+        let Some(free) = free.get_mut(&pod.node) else { continue };
+        add(free, &pod.requests, -1);
+        ends.extend(pod.until.map(|until| (until.max(now), pod)));
     }
-    ends.sort_by_key(|(until, ..)| *until);
+    ends.sort_by_key(|(until, _)| *until);
     // the largest demand first
     demands.sort_by_key(|demand| Reverse(demand.values().copied().max()));
     let fits_after = |number: usize| {
         let mut free = free.clone();
-        for (_, place, requests) in ends.iter().take(number) {
-            free.get_mut(*place).into_iter().for_each(|free| add(free, requests, 1));
+        for (_, pod) in ends.iter().take(number) {
+            free.get_mut(&pod.node).into_iter().for_each(|free| add(free, &pod.requests, 1));
         }
-        fit(free, &demands)
+        fit(free.into_values().collect(), &demands)
     };
     // first-fit may fail with more room: room that is there now is asked for first
     if fits_after(0) {
@@ -50,7 +41,7 @@ pub fn room_by(
     }
     let numbers: Vec<usize> = (1..=ends.len()).collect();
     let enough = numbers.partition_point(|number| !fits_after(*number));
-    ends.get(enough).map(|(until, ..)| *until)
+    ends.get(enough).map(|(until, _)| *until)
 }
 
 /// True if all pods fit, each on the first node that has room for it.

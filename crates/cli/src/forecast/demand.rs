@@ -15,7 +15,6 @@ use tenure_types::{
     selector::Selector,
 };
 
-use super::bound::NodeRoom;
 use crate::{
     input::Document,
     snapshot::{
@@ -149,12 +148,12 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     }
 }
 
-/// Returns the allocatable room of a node. Quantities that can't be read are left out.
-pub fn room(node: &Node) -> NodeRoom {
+/// Returns the name of a node, and its allocatable room. Quantities that can't be read are left out.
+pub fn room(node: &Node) -> (String, Amounts) {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     let amounts = allocatable.into_iter().flatten().filter_map(|(resource, quantity)| {
         let amount = Amount::parse(&quantity.0)?;
         Some((resource.clone(), if resource == "cpu" { amount.thousandths() } else { amount.units() }))
     });
-    NodeRoom { name: node.metadata.name.clone().unwrap_or_default(), allocatable: amounts.collect() }
+    (node.metadata.name.clone().unwrap_or_default(), amounts.collect())
 }

@@ -1,13 +1,12 @@
 //! The forecast is a bound: room is there no later.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
 
-use super::{
-    bound::{NodeRoom, room_by},
-    demand::demands,
-};
+use super::{bound::room_by, demand::demands};
 use crate::{
     input::Document,
     snapshot::occupants::{Amounts, Occupant},
@@ -62,8 +61,7 @@ proptest! {
         let held: Vec<Occupant> = pods.iter().map(|pod| Occupant {
             node: format!("n{}", pod.node), requests: gpus(pod.gpus), until: pod.bound.map(at), ..Occupant::default()
         }).collect();
-        let rooms: Vec<NodeRoom> =
-            (0..nodes).map(|node| NodeRoom { name: format!("n{node}"), allocatable: gpus(8) }).collect();
+        let rooms: BTreeMap<String, Amounts> = (0..nodes).map(|node| (format!("n{node}"), gpus(8))).collect();
         let wanted: Vec<Amounts> = demands.iter().copied().map(gpus).collect();
         let forecast = room_by(&rooms, &held, wanted.iter().collect(), at(0));
         // in the model, each pod ends by itself or at its ceiling, and nothing else is placed
@@ -82,7 +80,7 @@ proptest! {
 
 #[test]
 fn room_now_is_now_and_without_an_end_there_is_no_time() {
-    let nodes = [NodeRoom { name: "n".into(), allocatable: gpus(8) }];
+    let nodes = BTreeMap::from([("n".to_owned(), gpus(8))]);
     let room = |until: Option<i64>, demand: i64| {
         let held =
             Occupant { node: "n".into(), requests: gpus(6), until: until.map(at), ..Occupant::default() };
@@ -100,8 +98,7 @@ fn pods_that_fit_now_fit_although_the_first_fit_fails_once_there_is_more_room() 
     let amounts = |cpu: i64, gpu: i64| -> Amounts {
         [("cpu".to_owned(), cpu), ("nvidia.com/gpu".to_owned(), gpu)].into_iter().collect()
     };
-    let node = |name: &str, allocatable| NodeRoom { name: name.into(), allocatable };
-    let nodes = [node("a", amounts(4_000, 1)), node("b", amounts(4_000, 0))];
+    let nodes = BTreeMap::from([("a".to_owned(), amounts(4_000, 1)), ("b".to_owned(), amounts(4_000, 0))]);
     let until = Some(at(60));
     let held = Occupant { node: "a".into(), requests: amounts(2_000, 0), until, ..Occupant::default() };
     let demands = [amounts(4_000, 0), amounts(2_000, 1)];
