@@ -94,24 +94,18 @@ impl Forecast {
     pub fn text(&self, resources: Vec<String>, rows: usize) -> String {
         let resources = if resources.is_empty() { self.usual() } else { resources };
         let amounts = |of: &Amounts| resources.iter().map(|name| amount(name, of)).collect::<Vec<_>>();
-        let table = |first: &str, rows: Vec<Vec<String>>| {
+        let part = |above: &str, first: &str, rows: Vec<Vec<String>>| {
             let headers = format!("{first}|{}", resources.join("|").to_uppercase());
-            table(&headers.split('|').collect::<Vec<_>>(), rows)
+            let headers: Vec<&str> = headers.split('|').collect();
+            (!rows.is_empty()).then(|| format!("{above}{}", table(&headers, rows)))
         };
         let mut parts: Vec<String> = self.workload.iter().map(|room| room.text(self.now)).collect();
         let free = self.free.iter().take(rows).map(|row| {
             let when = [moment(row.by), human(row.by.duration_since(self.now)), row.pods.to_string()];
             row.node.clone().into_iter().chain(when).chain(amounts(&row.free)).collect()
         });
-        let free: Vec<_> = free.collect();
-        if !free.is_empty() {
-            let node = if self.free.iter().any(|row| row.node.is_some()) { "NODE|" } else { "" };
-            parts.push(
-                "A bound: by each time at the latest, ceilings alone have freed these amounts in all.\n\n"
-                    .into(),
-            );
-            parts.push(table(&format!("{node}FREE BY|IN|PODS"), free));
-        }
+        let node = if self.free.iter().any(|row| row.node.is_some()) { "NODE|" } else { "" };
+        parts.extend(part(BOUND, &format!("{node}FREE BY|IN|PODS"), free.collect()));
         let more = self.free.len().saturating_sub(rows);
         if more > 0 {
             parts.push(format!("And {more} rows more: --rows shows them.\n"));
@@ -120,11 +114,8 @@ impl Forecast {
             let first = [of.reason.to_owned(), cell(of.queue.as_deref()), of.pods.to_string()];
             first.into_iter().chain(amounts(&of.held)).collect()
         });
-        let stays: Vec<_> = stays.collect();
-        if !stays.is_empty() {
-            let line = if parts.is_empty() { "" } else { "\n" };
-            parts.push(format!("{line}{}", table("NO CEILING ENDS|QUEUE|PODS", stays)));
-        }
+        let above = if parts.is_empty() { "" } else { "\n" };
+        parts.extend(part(above, "NO CEILING ENDS|QUEUE|PODS", stays.collect()));
         if parts.is_empty() { "No pod is on a node.\n".into() } else { parts.concat() }
     }
 
@@ -136,6 +127,10 @@ impl Forecast {
         if gpus.is_empty() { vec!["cpu".into()] } else { gpus.into_iter().cloned().collect() }
     }
 }
+
+/// The text above the table of amounts that come free.
+const BOUND: &str =
+    "A bound: by each time at the latest, ceilings alone have freed these amounts in all.\n\n";
 
 /// Returns a row for each end of pods, with the sum of all amounts up to then, in all or by node.
 fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreedAmounts> {
