@@ -67,13 +67,13 @@ pub async fn read(args: &SimulateArgs, connect: ConnectArgs, config: &Config) ->
         ClaimedDevices::of_cluster(cluster, namespace).await?.with_templates(cluster, namespace).await?;
     let mut pods = PastReader::new(view, &jobs, devices);
     cluster.each(namespace, None, |pod| pods.add(pod)).await.map_err(explain)?;
-    missing.extend(pods.uncounted_devices());
     pods.add_jobs_without_pods(jobs);
     pods.view.complete();
     gatherer.complete(&mut pods.view).await;
     let now = gatherer.now();
     let (mut past, view) = pods.finish("cluster,", name, now);
     past.source.share_seen = share_seen(&gatherer.cluster, &args.tenure_namespace, &past).await;
+    missing.append(&mut past.source.missing);
     past.source.missing = missing;
     Ok((past, ClusterPast { queues, view, now }))
 }

@@ -4,7 +4,7 @@
 //! touches are left out and counted. A namespace stands for the user of its pods.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     num::NonZeroU32,
 };
 
@@ -36,23 +36,15 @@ use crate::{
     snapshot::{ClaimName, ClaimedDevices},
 };
 
-/// A run of a pod whose queue isn't known yet.
-struct RunPod {
-    /// The uid of the workload that the pod belongs to.
-    workload: String,
-    /// The run, whose user is the namespace.
-    run: PastRun,
-    /// The pod's clocks and queues in the index.
-    seen: Option<SeenPod>,
-}
-
 /// Reads pods, and joins the pods of one workload.
 #[derive(Default)]
 pub struct PastReader {
     past: Past,
     /// The controllers of Jobs that aren't `CronJob`s, by the uids of the Jobs.
     owners: HashMap<String, OwnerReference>,
-    pods: Vec<RunPod>,
+    /// The runs whose queues aren't known yet, by the uids of the workloads that the pods belong to,
+    /// each with the pod's clocks and queues in the index. The user of a run is the namespace.
+    pods: BTreeMap<String, Vec<(PastRun, Option<SeenPod>)>>,
     /// The uids of Jobs that have at least one pod.
     jobs_with_pods: HashSet<String>,
     /// The number of runs of pods that are never touched.
@@ -121,7 +113,7 @@ impl PastReader {
             ..PastRun::default()
         };
         let seen = SeenPod::read(pod, &mut self.view.snapshot.index);
-        self.pods.push(RunPod { workload: owner.uid, run, seen });
+        self.pods.entry(owner.uid).or_default().push((run, seen));
     }
 
     /// Adds Jobs whose pods are gone, by the times in their status.
@@ -137,24 +129,18 @@ impl PastReader {
         }
     }
 
-    /// Returns the reason why devices that pods claim don't count. None: they count, or no pod has
-    /// claims.
-    pub fn uncounted_devices(&self) -> Option<String> {
-        self.devices.warning.clone().filter(|_| self.has_claims)
-    }
-
     /// Returns the past, and the view. Runs that go on end now, and so do those of pods whose grace
     /// period ends later. The queue of a run is that whose ceiling ends it; for pods in no queue
     /// their namespace stands for it.
     pub fn finish(self, kind: &'static str, name: String, now: Timestamp) -> (Past, ListView) {
-        let Self { mut past, mut pods, exempt, mut view, .. } = self;
-        pods.sort_by(|one, other| (&one.workload, one.run.start).cmp(&(&other.workload, other.run.start)));
-        for workload in pods.chunk_by_mut(|one, other| one.workload == other.workload) {
-            for (number, RunPod { run, seen, .. }) in workload.iter_mut().enumerate() {
-                let standing = seen.take().and_then(|seen| seen.standing(&mut view.snapshot.index));
+        let Self { mut past, pods, exempt, devices, has_claims, mut view, .. } = self;
+        for mut runs in pods.into_values() {
+            runs.sort_by_key(|(run, _)| run.start);
+            for (number, (mut run, seen)) in runs.into_iter().enumerate() {
+                let standing = seen.and_then(|seen| seen.standing(&mut view.snapshot.index));
                 run.queue = match standing.as_ref().and_then(|of| of.ending_queue()) {
                     Some((family, queue)) => past.queue(queue, Some(family)),
-                    None => past.queue(&format!("{OF_NAMESPACE}{}", past.user_name(run)), None),
+                    None => past.queue(&format!("{OF_NAMESPACE}{}", past.user_name(&run)), None),
                 };
                 let own = standing.as_ref().and_then(|of| u32::try_from(of.own?.as_secs()).ok());
                 run.own = own.and_then(NonZeroU32::new);
@@ -164,7 +150,7 @@ impl PastReader {
                     // a trace has one run of a name at a time
                     (run.id, run.is_joined) = (format!("{}#{number}", run.id).into(), true);
                 }
-                past.runs.push(std::mem::take(run));
+                past.runs.push(run);
             }
         }
         past.complete();
@@ -172,6 +158,7 @@ impl PastReader {
         (source.kind, source.name, source.is_real, source.is_of_pods) = (kind, name, true, true);
         let reason = "pods that are never touched";
         source.skipped.extend((exempt > 0).then_some(Skipped { number: exempt, reason }));
+        source.missing.extend(devices.warning.filter(|_| has_claims));
         (past, view)
     }
 }
