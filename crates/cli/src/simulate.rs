@@ -27,7 +27,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use http::Uri;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -42,7 +42,6 @@ use crate::{
     snapshot::Snapshot,
 };
 use cluster::ClusterPast;
-use generate::Mix;
 use past::Past;
 use picture::picture;
 use policy::{Overrides, SimulatedPolicy, ceiling};
@@ -143,8 +142,8 @@ pub struct SimulateArgs {
 #[group(required = true, multiple = true)]
 struct SourceArgs {
     /// Take made-up jobs, of this mix
-    #[arg(long, value_name = "MIX", value_enum, num_args = 0..=1, default_missing_value = "research", conflicts_with_all = ["trace", "prometheus", "from_cluster"])]
-    generate: Option<Mix>,
+    #[arg(long, value_name = "MIX", value_parser = [PossibleValue::new("research").help("Teams that train models: many short tries, some runs of days, a few forgotten ones")], num_args = 0..=1, default_missing_value = "research", conflicts_with_all = ["trace", "prometheus", "from_cluster"])]
+    generate: Option<String>,
 
     /// Take the runs of this file: the output of sacct --parsable2, Standard Workload Format, or CSV; - is standard input
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["prometheus", "from_cluster"])]

@@ -2,17 +2,9 @@
 //!
 //! Called by `simulate --generate`. The same seed makes the same jobs.
 
-use clap::ValueEnum;
 use jiff::SignedDuration;
 
 use super::past::{Fate, Past, PastRun, Seconds};
-
-/// A mix of made-up jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mix {
-    /// Teams that train models: many short tries, some runs of days, a few forgotten ones
-    Research,
-}
 
 /// Jobs with the same distribution.
 struct JobClass {
