@@ -131,7 +131,7 @@ pub struct SimulateArgs {
 
     /// Try several values of maxDuration, and show one line for each
     #[arg(long, value_name = "maxDuration=DURATION,...", value_parser = sweep, conflicts_with = "ceiling", help_heading = "Policy")]
-    sweep: Option<Sweep>,
+    sweep: Option<Box<[ExtendedDuration]>>,
 
     /// The configuration file of the servers, whose default floors count; - for standard input
     #[arg(long, value_name = "FILE", help_heading = "Policy")]
@@ -174,10 +174,6 @@ enum SimulateFormat {
     Svg,
 }
 
-/// The ceilings of a sweep.
-#[derive(Clone, Debug)]
-struct Sweep(Vec<ExtendedDuration>);
-
 /// A row of a sweep. `freed` is in unit-hours.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -190,10 +186,10 @@ struct SweepRow {
 }
 
 /// Reads `maxDuration=DURATION,...`.
-fn sweep(text: &str) -> Result<Sweep, String> {
+fn sweep(text: &str) -> Result<Box<[ExtendedDuration]>, String> {
     let values = text.strip_prefix("maxDuration=");
     let values = values.ok_or("must begin with maxDuration=, such as maxDuration=12h,24h,2d,7d")?;
-    values.split(',').map(ceiling).collect::<Result<_, _>>().map(Sweep)
+    values.split(',').map(ceiling).collect()
 }
 
 /// Reads the URL of a Prometheus.
@@ -348,7 +344,7 @@ impl SimulateArgs {
     /// Replays the past by each ceiling, and prints a row for each.
     fn sweep(&self, past: &Past, policies: [&SimulatedPolicy; 2], counting: ReportBounds) -> Result<()> {
         let [baseline, with] = policies;
-        let rows = self.sweep.iter().flat_map(|Sweep(ceilings)| ceilings).map(|ceiling| {
+        let rows = self.sweep.as_deref().unwrap_or_default().iter().map(|ceiling| {
             let policy = with.with(Overrides { ceiling: Some(*ceiling), ..Overrides::default() }, past);
             let QueueNumbers { cut: jobs, users_cut: users, freed, nearly_finished, .. } =
                 replay(past, [baseline, &policy], counting).total;
