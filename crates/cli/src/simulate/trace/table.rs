@@ -3,7 +3,7 @@
 //! Called by `trace`. Columns are found by their names in any order, and other columns are ignored.
 //! Only the start and the end of runs are required.
 
-use std::{borrow::Cow, collections::HashMap, slice};
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{
     ReadLine, TraceOptions,
@@ -26,22 +26,19 @@ pub const FIELDS: [(&str, &[&str]); 10] = [
     ("state", &["State"]),
 ];
 
-/// The columns that the user has named for [`FIELDS`]: `start=Begin,end=Finish`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Columns(pub [Option<String>; FIELDS.len()]);
+/// The columns that the user has named for some of the [`FIELDS`]: `start=Begin,end=Finish`.
+pub type Columns = HashMap<&'static str, String>;
 
 /// Reads `FIELD=COLUMN,...`.
 pub fn columns(text: &str) -> Result<Columns, String> {
-    let mut columns = Columns::default();
+    let (mut columns, fields) = (Columns::new(), FIELDS.map(|(field, _)| field));
     for part in text.split(',') {
         let (name, column) = part
             .split_once('=')
             .ok_or_else(|| format!("{part:?}: must be FIELD=COLUMN, such as start=Begin"))?;
-        let mut known = FIELDS.iter().zip(&mut columns.0);
-        let (_, of) = known.find(|((field, _), _)| *field == name.trim()).ok_or_else(|| {
-            format!("{name:?} is no field: must be one of {}", FIELDS.map(|(field, _)| field).join(", "))
-        })?;
-        if of.replace(column.trim().to_owned()).is_some() {
+        let field = fields.into_iter().find(|field| *field == name.trim());
+        let unknown = || format!("{name:?} is no field: must be one of {}", fields.join(", "));
+        if columns.insert(field.ok_or_else(unknown)?, column.trim().to_owned()).is_some() {
             return Err(format!("{name:?} is there twice"));
         }
     }
@@ -69,26 +66,22 @@ impl TableReader {
     pub fn of_header(text: &str, options: &TraceOptions) -> Result<Self, String> {
         let is_sacct = text.contains('|') && text.split('|').any(|name| matches!(name, "JobID" | "JobIDRaw"));
         let separators: &[char] = if is_sacct { &['|'] } else { &['|', '\t', ';', ','] };
-        let Columns(given) = options.columns.clone().unwrap_or_default();
+        let given = options.columns.clone().unwrap_or_default();
         let readers = separators.iter().filter_map(|separator| {
             let names = cells(text, *separator)?;
             let place = |column: &str| names.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
-            let mut places = [None; FIELDS.len()];
-            for (((name, of_sacct), given), found) in FIELDS.iter().zip(&given).zip(&mut places) {
-                let known = if is_sacct { *of_sacct } else { slice::from_ref(name) };
-                *found = match given {
-                    Some(column) => place(column),
-                    None => known.iter().find_map(|column| place(column)),
-                };
-            }
+            let places = FIELDS.map(|(name, of_sacct)| match given.get(name) {
+                Some(column) => place(column),
+                None if is_sacct => of_sacct.iter().find_map(|column| place(column)),
+                None => place(name),
+            });
             Some(Self { is_sacct, separator: *separator, width: names.len(), places, jobs: HashMap::new() })
         });
         // the right separator is the one that yields the most fields
         let best = readers.max_by_key(|of| (of.places.iter().flatten().count(), of.width));
         let best = best.ok_or("a quote isn't closed")?;
-        let fields = FIELDS.iter().zip(&given).zip(&best.places);
-        for (((name, _), given), _) in fields.filter(|(_, place)| place.is_none()) {
-            if let Some(column) = given {
+        for ((name, _), _) in FIELDS.iter().zip(&best.places).filter(|(_, place)| place.is_none()) {
+            if let Some(column) = given.get(name) {
                 return Err(format!("there is no column {column:?}, which --columns names"));
             } else if matches!(*name, "start" | "end") {
                 return Err(format!("no column has the {name} of runs"));
