@@ -21,7 +21,7 @@ use k8s_openapi::{
     api::scheduling::v1::PriorityClass,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, CeilingOptions};
 use tenure_policy::{
@@ -324,6 +324,17 @@ fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
 pub fn key(metadata: &ObjectMeta) -> NamespacedName {
     let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.into());
     (namespace, metadata.name.clone().unwrap_or_default())
+}
+
+/// Decodes the objects of a kind, in the order of their names. Of objects with the same name the last
+/// counts, as for queues.
+pub fn decode_all<K>(documents: &[Document], group: &str, kind: &str) -> Result<Vec<K>>
+where
+    K: DeserializeOwned + Resource,
+{
+    let documents = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == (group, kind));
+    let named = documents.map(|document| decode(document).map(|object: K| (key(object.meta()), object)));
+    Ok(named.collect::<Result<BTreeMap<_, _>>>()?.into_values().collect())
 }
 
 /// Decodes an object of a file. The error names the object and the field.

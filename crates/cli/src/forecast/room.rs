@@ -2,25 +2,22 @@
 //!
 //! Called by `forecast`. `ui` fills a [`ClusterRoom`] with pods that it has read itself.
 
-use std::collections::{BTreeMap, HashSet};
-
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
+use kube::Api;
 use tenure_policy::config::Config;
 use tenure_types::room::PodWithRoom;
 
 use super::ForecastArgs;
 use crate::{
     cluster::{ConnectArgs, DEFAULT_NAMESPACE, LIVE, cannot_list, explain, objects},
-    input::{self, Document},
+    input,
     list::gather::Gatherer,
     print::warn,
     snapshot::{
-        ClaimName, ClaimedDevices, NamespacedName, Snapshot, decode, key,
+        ClaimedDevices, Snapshot, decode_all,
         occupants::{BoundPod, Occupant, occupants},
     },
     status::runs_dry,
@@ -61,7 +58,7 @@ impl ClusterRoom {
             let listed = objects(Api::all(cluster.client.clone()), None).try_concat().await;
             nodes = listed.map_err(|error| cannot_list(kind, error))?;
             claims = claims.with_offers(cluster).await?;
-            claims.offer(&mut nodes, &held(&pods));
+            claims.offer(&mut nodes, &pods.iter().flat_map(|pod| &pod.claims).collect());
         }
         claims.warning.iter().for_each(|warning| warn(warning));
         if runs_dry(cluster).await {
@@ -79,28 +76,13 @@ impl ClusterRoom {
         let now = args.input.now.unwrap_or_else(Timestamp::now);
         let mut snapshot = Snapshot::of_documents(&documents, config, t9k, now);
         snapshot.warn();
-        let pods = of_kind::<PodWithRoom>(&documents, "Pod")?.into_values();
+        let pods = decode_all::<PodWithRoom>(&documents, "", "Pod")?.into_iter();
         let pods: Vec<_> = pods.filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)).collect();
-        let mut nodes: Vec<Node> = of_kind(&documents, "Node")?.into_values().collect();
-        let (claims, longest) =
-            (ClaimedDevices::of_files(&documents)?, args.max_termination_grace.to_signed());
-        claims.offer(&mut nodes, &held(&pods));
+        let mut nodes: Vec<Node> = decode_all(&documents, "", "Node")?;
+        let claims = ClaimedDevices::of_files(&documents)?;
+        claims.offer(&mut nodes, &pods.iter().flat_map(|pod| &pod.claims).collect());
+        let longest = args.max_termination_grace.to_signed();
         let occupants = occupants(pods, &claims, &mut snapshot, longest, now);
         Ok(Self { now, occupants, nodes, claims, namespace: DEFAULT_NAMESPACE.into() })
     }
-}
-
-/// Returns the claims that pods hold.
-fn held(pods: &[BoundPod]) -> HashSet<ClaimName> {
-    pods.iter().flat_map(|pod| pod.claims.clone()).collect()
-}
-
-/// Returns the objects of a core kind. Of objects with the same name the last counts, as for
-/// queues.
-fn of_kind<K>(documents: &[Document], kind: &str) -> Result<BTreeMap<NamespacedName, K>>
-where
-    K: DeserializeOwned + Resource,
-{
-    let documents = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", kind));
-    documents.map(|document| decode(document).map(|object: K| (key(object.meta()), object))).collect()
 }

@@ -28,11 +28,14 @@ use super::devices::OfferedDevices;
 use crate::{
     cluster::{ClusterReader, DEFAULT_NAMESPACE, explain, objects},
     input::Document,
-    snapshot::decode,
+    snapshot::decode_all,
 };
 
 /// The name of a claim, after its namespace.
 pub type ClaimName = (String, String);
+
+/// The group of claims and devices.
+const GROUP: &str = "resource.k8s.io";
 
 /// The annotation of a claim that kube-scheduler has made for resources that a pod requests.
 const OF_REQUESTS: &str = "resource.kubernetes.io/extended-resource-claim";
@@ -64,19 +67,15 @@ impl ClaimedDevices {
     pub async fn of_cluster(cluster: &ClusterReader, namespace: Option<&str>) -> Result<Self> {
         let mut devices = Self::default();
         let classes: Vec<DeviceClass> = devices.list(Api::all(cluster.client.clone())).await?;
-        classes.into_iter().for_each(|class| devices.put_class(class));
         let claims: Vec<ResourceClaim> = devices.list(cluster.api(namespace)).await?;
-        for claim in &claims {
-            devices.put(claim);
-        }
+        devices.put(classes, claims);
         Ok(devices)
     }
 
     /// Reads the templates of claims, too.
     pub async fn with_templates(mut self, cluster: &ClusterReader, namespace: Option<&str>) -> Result<Self> {
         let templates: Vec<ResourceClaimTemplate> = self.list(cluster.api(namespace)).await?;
-        let amounts = |of: &ResourceClaimTemplate| (name_of(of), self.resources.amounts(&of.devices()));
-        self.templates = templates.iter().map(amounts).collect();
+        self.put_templates(templates);
         Ok(self)
     }
 
@@ -111,52 +110,45 @@ impl ClaimedDevices {
         }
     }
 
-    /// Reads the claims of files. An error: a claim or a class can't be read.
+    /// Reads the claims of files. An error: a claim, a class, a slice or a template can't be read.
     pub fn of_files(documents: &[Document]) -> Result<Self> {
-        let of_kind = |kind: &'static str| {
-            let group = "resource.k8s.io";
-            documents.iter().filter(move |of| (of.group(), of.kind.as_str()) == (group, kind))
-        };
         let mut devices = Self::default();
-        for class in of_kind("DeviceClass") {
-            devices.put_class(decode(class)?);
+        let classes: Vec<DeviceClass> = decode_all(documents, GROUP, "DeviceClass")?;
+        devices.put(classes, decode_all(documents, GROUP, "ResourceClaim")?);
+        for slice in decode_all::<ResourceSlice>(documents, GROUP, "ResourceSlice")? {
+            devices.offered.put_slice(slice);
         }
-        for claim in of_kind("ResourceClaim") {
-            devices.put(&decode(claim)?);
-        }
-        for slice in of_kind("ResourceSlice") {
-            devices.offered.put_slice(decode(slice)?);
-        }
-        if devices.offered.is_empty() {
-            return Ok(devices);
-        }
-        for template in of_kind("ResourceClaimTemplate") {
-            let template: ResourceClaimTemplate = decode(template)?;
-            let amounts = devices.resources.amounts(&template.devices());
-            devices.templates.insert(name_of(&template), amounts);
+        if !devices.offered.is_empty() {
+            devices.put_templates(decode_all(documents, GROUP, "ResourceClaimTemplate")?);
         }
         Ok(devices)
     }
 
-    fn put_class(&mut self, class: DeviceClass) {
-        self.resources.put(class.clone());
-        self.offered.put_class(class);
+    fn put(&mut self, classes: Vec<DeviceClass>, claims: Vec<ResourceClaim>) {
+        for class in classes {
+            self.resources.put(class.clone());
+            self.offered.put_class(class);
+        }
+        for claim in claims {
+            let name = name_of(&claim);
+            let holder = (!claim.annotations().contains_key(OF_REQUESTS)).then(|| name.clone());
+            for (device, class) in claim.allocated() {
+                let resource = self.resources.of_class(class);
+                self.allocated.insert(device, AllocatedDevice { resource, claim: holder.clone() });
+            }
+            self.claims.insert(name, self.resources.amounts(&claim.devices()));
+        }
     }
 
-    fn put(&mut self, claim: &ResourceClaim) {
-        let name = name_of(claim);
-        let holder = (!claim.annotations().contains_key(OF_REQUESTS)).then(|| name.clone());
-        for (device, class) in claim.allocated() {
-            let resource = self.resources.of_class(class);
-            self.allocated.insert(device, AllocatedDevice { resource, claim: holder.clone() });
-        }
-        self.claims.insert(name, self.resources.amounts(&claim.devices()));
+    fn put_templates(&mut self, templates: Vec<ResourceClaimTemplate>) {
+        let amounts = |of: ResourceClaimTemplate| (name_of(&of), self.resources.amounts(&of.devices()));
+        self.templates = templates.into_iter().map(amounts).collect();
     }
 
     /// Adds the devices of nodes to the nodes' allocatable resources, except where a device plugin
     /// offers the same resource: kube-scheduler then takes requests to be for the plugin. `held` are
     /// the claims of the pods on nodes. A device of another claim is left out.
-    pub fn offer(&self, nodes: &mut [Node], held: &HashSet<ClaimName>) {
+    pub fn offer(&self, nodes: &mut [Node], held: &HashSet<&ClaimName>) {
         let taken = |device: &DeviceName| {
             let AllocatedDevice { resource, claim } = self.allocated.get(device)?;
             let is_held = claim.as_ref().is_none_or(|claim| held.contains(claim));
