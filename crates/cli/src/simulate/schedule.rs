@@ -162,14 +162,12 @@ impl SimulatedPool<'_> {
 
     /// Ends all runs that end by now. True if there was one.
     fn end_all(&mut self, now: Seconds) -> bool {
-        let mut has_ended = false;
-        while let Some((at, number)) = self.ends.first().copied()
-            && at <= now
-        {
-            self.end(number, now);
-            (self.freed, has_ended) = (now, true);
+        let ended: Vec<usize> = self.ends.range(..=(now, usize::MAX)).map(|(_, number)| *number).collect();
+        for number in &ended {
+            self.end(*number, now);
+            self.freed = now;
         }
-        has_ended
+        !ended.is_empty()
     }
 
     /// Adds all workloads that arrive by now.
