@@ -113,10 +113,9 @@ impl SimulatedPolicy {
             let own = leaf.place.queue;
             let others = places.iter().filter(|other| other.name != leaf.place.name);
             let reclaim = others.map(|other| self.floors.reclaim(tree, other.queue, own, None));
-            let floors: Vec<Floor<'t>> = reclaim.chain([self.floors.preempt(tree, own, None)]).collect();
-            let least = floors.iter().min_by_key(|floor| floor.value);
-            let most = floors.iter().max_by_key(|floor| floor.value);
-            leaf.floors = least.zip(most).map(|(least, most)| [*least, *most]);
+            let mut floors: Vec<Floor<'t>> = reclaim.chain([self.floors.preempt(tree, own, None)]).collect();
+            floors.sort_by_key(|floor| floor.value);
+            leaf.floors = floors.first().zip(floors.last()).map(|(least, most)| [*least, *most]);
         }
         Leaves(leaves)
     }
