@@ -70,27 +70,25 @@ pub struct Placements {
     terminating_namespaces: BTreeMap<String, Timestamp>,
 }
 
-/// A function that returns the facts about the objects of a kind, by key.
-type FactAccessor<K, F> = fn(&mut Placements) -> &mut BTreeMap<K, F>;
+/// A function that returns the facts about the objects of a kind, by name.
+type FactAccessor<F> = fn(&mut Placements) -> &mut BTreeMap<String, F>;
 
-/// A kind of objects of which one fact is kept. Each implementation makes [`PlacementIndex`] a
-/// [`Store`] for the kind.
+/// A cluster-scoped kind of objects of which one fact is kept. Each implementation makes
+/// [`PlacementIndex`] a [`Store`] for the kind.
 pub trait KeptFact: Resource {
-    type Key: ObjectKey + Ord;
     type Fact;
 
     /// The function that returns the facts about all objects.
-    const FACTS: FactAccessor<Self::Key, Self::Fact>;
+    const FACTS: FactAccessor<Self::Fact>;
 
     /// Returns the fact. None: nothing is kept of the object.
     fn fact(self) -> Option<Self::Fact>;
 }
 
 impl KeptFact for PriorityClass {
-    type Key = String;
     type Fact = ClassState;
 
-    const FACTS: FactAccessor<String, ClassState> = |placements| &mut placements.classes;
+    const FACTS: FactAccessor<ClassState> = |placements| &mut placements.classes;
 
     fn fact(self) -> Option<ClassState> {
         Some(ClassState::of(self.value.unwrap_or(0), self.metadata.annotations.as_ref()))
@@ -98,10 +96,9 @@ impl KeptFact for PriorityClass {
 }
 
 impl KeptFact for Node {
-    type Key = String;
     type Fact = BTreeMap<String, String>;
 
-    const FACTS: FactAccessor<String, Self::Fact> = |placements| &mut placements.nodes;
+    const FACTS: FactAccessor<Self::Fact> = |placements| &mut placements.nodes;
 
     fn fact(self) -> Option<Self::Fact> {
         Some(self.metadata.labels.unwrap_or_default())
@@ -109,10 +106,9 @@ impl KeptFact for Node {
 }
 
 impl KeptFact for CSINode {
-    type Key = String;
     type Fact = usize;
 
-    const FACTS: FactAccessor<String, usize> = |placements| &mut placements.limiting_drivers;
+    const FACTS: FactAccessor<usize> = |placements| &mut placements.limiting_drivers;
 
     fn fact(self) -> Option<usize> {
         let is_limiting =
@@ -122,44 +118,49 @@ impl KeptFact for CSINode {
 }
 
 impl KeptFact for Namespace {
-    type Key = String;
     type Fact = Timestamp;
 
-    const FACTS: FactAccessor<String, Timestamp> = |placements| &mut placements.terminating_namespaces;
+    const FACTS: FactAccessor<Timestamp> = |placements| &mut placements.terminating_namespaces;
 
     fn fact(self) -> Option<Timestamp> {
         self.metadata.deletion_timestamp.map(|at| at.0)
     }
 }
 
-impl KeptFact for PodDisruptionBudget {
-    type Key = (String, String);
-    type Fact = DisruptionBudget;
-
-    const FACTS: FactAccessor<(String, String), DisruptionBudget> = |placements| &mut placements.budgets.0;
-
-    fn fact(self) -> Option<DisruptionBudget> {
-        DisruptionBudget::read(self)
-    }
-}
-
 impl<K: KeptFact> Store<K> for PlacementIndex {
-    type Key = K::Key;
+    type Key = String;
 
     fn apply(&mut self, object: K) {
-        let key = K::Key::of_object(object.meta());
+        let name = String::of_object(object.meta());
         match object.fact() {
-            Some(fact) => _ = K::FACTS(&mut self.reader).insert(key, fact),
-            None => _ = K::FACTS(&mut self.reader).remove(&key),
+            Some(fact) => _ = K::FACTS(&mut self.reader).insert(name, fact),
+            None => _ = K::FACTS(&mut self.reader).remove(&name),
         }
     }
 
-    fn delete(&mut self, key: &K::Key) {
-        K::FACTS(&mut self.reader).remove(key);
+    fn delete(&mut self, name: &String) {
+        K::FACTS(&mut self.reader).remove(name);
     }
 
-    fn retain(&mut self, keys: &HashSet<K::Key>) {
-        K::FACTS(&mut self.reader).retain(|key, _| keys.contains(key));
+    fn retain(&mut self, names: &HashSet<String>) {
+        K::FACTS(&mut self.reader).retain(|name, _| names.contains(name));
+    }
+}
+
+impl Store<PodDisruptionBudget> for PlacementIndex {
+    type Key = (String, String);
+
+    fn apply(&mut self, budget: PodDisruptionBudget) {
+        let key = ObjectKey::of_object(&budget.metadata);
+        self.reader.budgets.put(key, DisruptionBudget::read(budget));
+    }
+
+    fn delete(&mut self, key: &(String, String)) {
+        self.reader.budgets.put(key.clone(), None);
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.reader.budgets.retain(keys);
     }
 }
 
