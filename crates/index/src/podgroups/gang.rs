@@ -277,6 +277,7 @@ impl Gang {
     pub fn show(&mut self, members: &UidMap<Box<GroupMember>>) {
         let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
         let scheduled = live(&self.members, members)
+            .filter(|member| member.is_active())
             .filter_map(|member| Some((member.number(&group.shape), member.scheduled()?)));
         let start = group.shape.shown_start(scheduled);
         self.shown.start = self.shown.start.into_iter().chain(start).min();

@@ -16,21 +16,23 @@ use tenure_types::projection::SubGroup;
 /// children; and last the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubgroupTree {
-    /// The names of the subgroups that have pods, in the order of the names.
-    names: Arc<[NameHash]>,
+    /// The names of the subgroups that have pods, with the numbers of the subgroups, in the order of
+    /// the hashes: each change of a group may look up all of its pods.
+    names: Arc<[(NameHash, u16)]>,
     pub nodes: Box<[SubgroupNode]>,
 }
 
-/// A hash of a subgroup's name, with a fixed key. A user who finds two names with the same hash
-/// confuses only the subgroups of their own group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NameHash(u64);
+/// A hash of a subgroup's name, with a fixed key, which takes 8 bytes with a number. A user who finds
+/// two names with the same hash confuses only the subgroups of their own group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NameHash([u8; 6]);
 
 impl NameHash {
     fn of(name: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
-        Self(hasher.finish())
+        let [_, _, hash @ ..] = hasher.finish().to_be_bytes();
+        Self(hash)
     }
 }
 
@@ -70,14 +72,14 @@ impl SubgroupTree {
             places.get_mut(*number)?.clone_from(&place);
         }
         let mut held: Vec<u32> = vec![0; root.saturating_add(1)];
-        let (mut nodes, mut names) = (Vec::with_capacity(held.len()), Vec::<NameHash>::new());
+        let (mut nodes, mut names) = (Vec::with_capacity(held.len()), Vec::<(NameHash, u16)>::new());
         for (place, number) in order.into_iter().enumerate() {
             let of = sorted.get(number)?;
             let parent = parents.get(number).copied().flatten().and_then(|parent| places.get(parent));
             let parent = parent.copied().unwrap_or(root);
             let minimum = match held.get(place) {
                 Some(0) | None => {
-                    names.push(NameHash::of(&of.name));
+                    names.push((NameHash::of(&of.name), u16::try_from(place).ok()?));
                     of.min_member.unwrap_or(1)
                 }
                 Some(held) => of.min_sub_group.unwrap_or(*held),
@@ -86,6 +88,7 @@ impl SubgroupTree {
             increase(held.get_mut(parent));
         }
         nodes.push(SubgroupNode { minimum: top_minimum.unwrap_or(*held.last()?), parent: u32::MAX });
+        names.sort_unstable();
         (!names.is_empty()).then(|| Self { names: names.into(), nodes: nodes.into() })
     }
 
@@ -98,7 +101,10 @@ impl SubgroupTree {
     /// subgroup with pods has that name.
     pub fn find(&self, name: &str) -> usize {
         let name = NameHash::of(name);
-        self.names.iter().position(|of| *of == name).unwrap_or(self.names.len())
+        let found = self.names.binary_search_by_key(&name, |(of, _)| *of).ok();
+        found
+            .and_then(|place| self.names.get(place))
+            .map_or(self.leaves(), |(_, number)| usize::from(*number))
     }
 
     /// Returns the bytes of the tree. `Copy` types hold no others.
