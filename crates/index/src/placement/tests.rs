@@ -162,6 +162,19 @@ fn a_pod_that_a_daemon_set_or_a_kubelet_brings_back_goes_in_place_of_no_other() 
 }
 
 #[test]
+fn each_pod_of_a_node_is_found_however_many_there_are() {
+    let names: Vec<String> = (0..300).map(|number| format!("pod-{number}")).collect();
+    let mut world = World::new(&[]);
+    for (many, name) in names.iter().enumerate() {
+        world.apply(&pod(name, 700, &json!({})));
+        for (number, name) in names.iter().enumerate().step_by(37) {
+            let found = world.index.reader.places.on("n").unwrap().find(Uid::of(name));
+            assert_eq!(found.map(|pod| pod.name.as_str()), (number <= many).then_some(name.as_str()));
+        }
+    }
+}
+
+#[test]
 fn a_pod_of_which_nothing_is_known_may_be_protected() {
     let waiting = pod("waiting", 700, &json!({"spec": {"nodeName": ""}, "status": {"conditions": []}}));
     let elsewhere = pod("elsewhere", 700, &json!({"spec": {"nodeName": "m"}}));
