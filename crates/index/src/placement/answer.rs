@@ -253,8 +253,9 @@ impl<'i> PreemptionQuery<'_, 'i> {
         // pods that are never taken matter only to a preemptor with volumes
         let all = needs.is_some_and(PodNeeds::attaches);
         *searches = searches.saturating_sub(1);
+        let may_be_taken = |pod: &PodRecord| leaves_room(pod) && pod.priority < self.preemptor.claim.priority;
         for (uid, pod) in residents.all() {
-            if (all || leaves_room(pod)) && here.iter().take(offered).all(|of| of.uid != uid) {
+            if (all || may_be_taken(pod)) && here.iter().take(offered).all(|of| of.uid != uid) {
                 here.push(workloads.here(uid, pod));
             }
         }

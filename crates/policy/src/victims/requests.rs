@@ -27,8 +27,8 @@ impl Requests {
     }
 
     /// Adds up the requests of several pods.
-    pub fn sum<'r>(all: impl Iterator<Item = &'r Self>) -> Self {
-        let mut sum = Self::default();
+    pub fn sum<'r>(mut all: impl Iterator<Item = &'r Self>) -> Self {
+        let mut sum = all.next().cloned().unwrap_or_default();
         for requests in all {
             sum.add(requests);
         }
