@@ -249,6 +249,17 @@ async fn delegate_creates_queues_below_own_queues_and_nowhere_else() {
     .await;
 }
 
+/// As the test does that helm runs.
+#[tokio::test]
+async fn user_who_may_update_a_missing_queue_alone_creates_queues_below_it() {
+    in_both(async |world| {
+        let user = User::with_queues(world, "helm-test", &["helm-test-parent"]).await;
+        let test = queue("helm-test", &below("helm-test-parent"));
+        assert_accepted(user.write(&["create", "--dry-run=server"], &test).await);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn delegate_moves_queues_within_their_part_and_neither_in_nor_out() {
     in_both(async |world| {

@@ -39,6 +39,21 @@ async fn a_test_creates_a_queue_and_an_extension_in_a_dry_run_with_rights_of_its
 }
 
 #[tokio::test]
+async fn with_delegation_the_test_creates_its_queue_below_a_missing_one_that_alone_its_account_may_update() {
+    let values = json!({"test": {"enabled": true}, "delegation": {"enabled": true}});
+    let objects = render("hooked", &values).await;
+    let rules = &find(&objects, "ClusterRole", "hooked-tenure-test")["rules"];
+    let parent = "hooked-tenure-test-parent";
+    let update = json!({
+        "apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "resourceNames": [parent], "verbs": ["update"],
+    });
+    assert_eq!((rules.as_array().map(Vec::len), rules.get(1)), (Some(3), Some(&update)));
+    let map = find(&objects, "ConfigMap", "hooked-tenure-test");
+    let asked = parse(map.pointer("/data/queue.yaml").unwrap().as_str().unwrap());
+    assert_eq!(asked.first().unwrap()["spec"], json!({"parentQueue": parent}));
+}
+
+#[tokio::test]
 async fn without_it_there_is_no_hook() {
     let objects = render("unhooked", &json!({})).await;
     let hook =
