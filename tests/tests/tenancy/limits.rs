@@ -13,7 +13,7 @@ use tenure_tests::{
 
 use crate::{
     access::{LABEL, RUNAI, seen_by, select, world},
-    references::{crowd, pod},
+    references::{CROWD, crowd, pod},
 };
 
 /// The objects that an API server takes and that policies search longest.
@@ -97,6 +97,13 @@ impl Writes<'_> {
                 let pod = admin.create(&with_owner(in_queue(pod(admin.name(), "owned")), true)).await;
                 crowd(world, admin, &pod).await;
                 self.patch_all("pod", "owned", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+                let path = format!("/metadata/ownerReferences/{CROWD}/uid");
+                let adopted = json!([{"op": "replace", "path": path, "value": "another"}]);
+                let command = ["patch", "pod", "owned", "--type=json", "--patch-file=/dev/stdin"];
+                for user in ["person", "system:serviceaccount:kube-system:replicaset-controller"] {
+                    let (is_accepted, answer) = self.write(user, &command, &adopted).await;
+                    assert!(is_accepted, "{user}: {answer}");
+                }
             }
             Worst::OwnedJob => {
                 let job = admin.create(&with_owner(in_queue(suspended(admin.name(), "owned")), false)).await;

@@ -206,6 +206,9 @@ async fn who_may_update_an_owner_or_its_finalizers_may_name_it() {
     manager.create(&of_job("manager")).await;
 }
 
+/// The number of references to owners that an object can have besides its own.
+pub const CROWD: usize = 9 * 9_900;
+
 /// Adds as many references to owners as an object can have, before its own.
 pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject) {
     let kind = object.types.clone().unwrap().kind;
@@ -220,7 +223,7 @@ pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject)
     let owner = json!({"apiVersion": "a", "kind": "b", "name": "c", "uid": "d"});
     let more = json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner});
     for _ in 0..9 {
-        patch(json!(vec![more.clone(); 9_900])).await;
+        patch(json!(vec![more.clone(); CROWD / 9])).await;
     }
     // its own comes last: a search for the controller ends there
     let from = "/metadata/ownerReferences/0";
