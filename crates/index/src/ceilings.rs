@@ -241,7 +241,7 @@ impl CeilingIndex {
         })
     }
 
-    /// Adds or updates an extension. Only a granted extension counts.
+    /// Adds or updates an extension. Only grants, and denials by people, count.
     pub fn apply_extension(&mut self, extension: &Extension) {
         let changed = self.objects.grants.apply(extension);
         self.regrant(changed);

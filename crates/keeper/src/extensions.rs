@@ -29,7 +29,7 @@ use tenure_service::{
     log::with_causes,
     work::{Lease, Work, WorkLoop},
 };
-use tenure_types::extension::{Extension, ExtensionState, ExtensionTarget};
+use tenure_types::extension::{Extension, ExtensionState, ExtensionTarget, KEEPER};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -39,9 +39,6 @@ pub use open::{ExtensionStore, OpenExtensions};
 
 use open::{MOST_PENDING, OpenExtension};
 use target::TargetState;
-
-/// The name in `status.by` for decisions of the keeper.
-pub const KEEPER: &str = "tenure-keeper";
 
 /// The message about a workload that the keeper may not read, and of which it has seen no pod.
 const UNREADABLE: &str = "The keeper may not read it: only a workload that Tenure pauses, or a pod without an owner, gets more time";

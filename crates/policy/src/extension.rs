@@ -82,6 +82,8 @@ pub struct GoingRun {
     pub count: u32,
     /// The total time of these grants.
     pub total: SignedDuration,
+    /// True if a person has denied time for the run. Then no time is granted without approval.
+    pub is_denied: bool,
 }
 
 impl GoingRun {
@@ -91,7 +93,11 @@ impl GoingRun {
         let Allowance { auto_approve, max_total, max_count } = self.allowance;
         let left = |most: SignedDuration| most.saturating_sub(self.total).max(SignedDuration::ZERO);
         let more = MoreTime {
-            at_once: left(auto_approve.min(max_total).to_signed()),
+            at_once: if self.is_denied {
+                SignedDuration::ZERO
+            } else {
+                left(auto_approve.min(max_total).to_signed())
+            },
             in_all: left(max_total.to_signed()),
         };
         let may_ask = self.has_ceiling && max_count.is_none_or(|most| self.count < most);
@@ -132,9 +138,10 @@ pub fn decide(extension: &Extension, run: &RequestedRun) -> ExtensionDecision {
 }
 
 /// Decides about a pending request for this time. A request beyond what the queues allow is denied;
-/// one beyond what they allow without approval waits.
+/// one beyond what they allow without approval waits, and so does one for a run for which a person
+/// has denied time.
 fn decide_request(duration: SignedDuration, run: &GoingRun) -> ExtensionDecision {
-    let GoingRun { queue, limited_by, has_ceiling, allowance, count, total } = run;
+    let GoingRun { queue, limited_by, has_ceiling, allowance, count, total, is_denied } = run;
     let Allowance { auto_approve, max_total, max_count } = *allowance;
     if !has_ceiling {
         return ExtensionDecision::Deny("No ceiling ends its run".into());
@@ -161,6 +168,9 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> ExtensionDecision
             "A run gets at most {max_total} in all (maxTotal{by}), and it has had {}{left}",
             for_people(*total)
         ));
+    }
+    if *is_denied {
+        return ExtensionDecision::Await("Waits for approval: a person has denied time for this run".into());
     }
     if after > auto_approve.to_signed() {
         return ExtensionDecision::Await(format!(

@@ -20,6 +20,9 @@ use crate::{
 /// The API group of extensions.
 pub const GROUP: &str = "tenure.dev";
 
+/// The name in `status.by` for decisions of the keeper.
+pub const KEEPER: &str = "tenure-keeper";
+
 /// A request for more time.
 #[expect(clippy::duplicated_attributes, reason = "the columns are alike in their types")]
 #[derive(Clone, Debug, PartialEq, CustomResource, Deserialize, Serialize, KubeSchema)]
@@ -174,6 +177,12 @@ impl Extension {
         };
         let others = status.conditions.iter().filter(|other| other.type_ != GRANTED);
         [granted].into_iter().chain(others.cloned()).collect()
+    }
+
+    /// True if a person has denied the request, or revoked the grant.
+    pub fn is_denied_by_person(&self) -> bool {
+        let by = self.status.as_ref().and_then(|status| status.by.as_deref());
+        self.state() == ExtensionState::Denied && by != Some(KEEPER)
     }
 
     /// Returns the time that was granted, which is never more than was asked for. None: the state

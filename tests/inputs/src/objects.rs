@@ -84,6 +84,7 @@ pub fn extension(input: &[u8]) -> Outcome {
         allowance,
         count: 0,
         total: SignedDuration::ZERO,
+        is_denied: false,
     };
     let granted = read.granted().map(ExtendedDuration::to_signed);
     assert!(allowance.total(granted) <= max_total.to_signed());

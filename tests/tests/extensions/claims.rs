@@ -1,9 +1,14 @@
 //! What users write into requests that they may write, and what follows.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::json;
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, World, scale, tenant::Tenant, workloads::Namespace};
+use tenure_tests::{
+    DEADLINE, World, scale,
+    tenant::Tenant,
+    workloads::{Namespace, reference},
+};
 
 use crate::{await_state, decision, extension, job, queue, world};
 
@@ -89,6 +94,47 @@ async fn a_user_who_may_approve_extensions_decides() {
         .unwrap();
         await_state(&admin, &asked, "Granted").await;
     }
+}
+
+/// Otherwise a user would delete the Extension, or have it deleted, and get as much time at once.
+#[tokio::test]
+async fn time_that_a_person_has_revoked_comes_back_by_approval_alone() {
+    let world = world().await;
+    let tenant = Tenant::new(world).await;
+    let admin = tenant.as_admin();
+    admin.apply(&queue("revoked", "1h", json!({"autoApprove": "1h", "maxTotal": "4h"}))).await;
+    let job = tenant.create(&job(&tenant, "train", "revoked")).await;
+    admin.await_running(1).await;
+    let first = tenant.create(&extension(&job, "first", "1h")).await;
+    await_state(&admin, &first, "Granted").await;
+    admin.try_patch_subresource(&first, "status", &decision("admin", "Denied", "0s")).await.unwrap();
+
+    let delete = ["delete", "extensions.tenure.dev", "first", "--wait=false"];
+    let refused = tenant.kubectl(&delete, "").await;
+    assert!(refused.stderr.contains("status.state: Forbidden: admin has denied"), "{refused:?}");
+    let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
+    let tried = ["--dry-run=server", "--namespace", tenant.name(), "--as", collector];
+    let collect = async || world.cluster.kubectl(&[&delete[..], &tried].concat()).await.unwrap();
+    let owned_by = async |owner: &OwnerReference| {
+        tenant.patch(&first, &json!({"metadata": {"ownerReferences": [owner]}})).await;
+    };
+    owned_by(&reference(&job)).await;
+    collect().await.success().unwrap();
+    let other = json!({"name": "other", "namespace": tenant.name()});
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": other});
+    let other = tenant.create(&other).await;
+    owned_by(&reference(&other)).await;
+    let refused = collect().await;
+    assert!(refused.stderr.contains("status.state: Forbidden: admin has denied"), "{refused:?}");
+
+    let second = tenant.create(&extension(&job, "second", "30m")).await;
+    let status = await_state(&admin, &second, "Pending").await;
+    assert_eq!(status["message"], "Waits for approval: a person has denied time for this run");
+    admin.try_patch_subresource(&second, "status", &decision("admin", "Granted", "30m")).await.unwrap();
+    await_state(&admin, &second, "Granted").await;
+    admin.delete(&first).await;
+    let third = tenant.create(&extension(&job, "third", "10m")).await;
+    await_state(&admin, &third, "Granted").await;
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use tenure_policy::{
 use super::PodStanding;
 use crate::{Uid, cluster::ClusterObjects};
 
-/// Returns a run that began at `since`, by the standing of one of its pods. Only grants count that
-/// were requested since then. None: the pod is in no queue that exists.
+/// Returns a run that began at `since`, by the standing of one of its pods. Only grants and denials
+/// count that were requested since then. None: the pod is in no queue that exists.
 pub fn going_run(
     objects: &mut ClusterObjects,
     namespace: &str,
@@ -37,11 +37,12 @@ pub fn going_run(
         allowance: if is_runai { standing.allowance } else { Allowance::default() },
         count: times.len().try_into().unwrap_or(u32::MAX),
         total: times.into_iter().fold(SignedDuration::ZERO, SignedDuration::saturating_add),
+        is_denied: objects.grants.is_denied(workload, namespace, since),
     })
 }
 
-/// Joins what two pods of a run may get: the lesser allowance, and the greater number and total of
-/// grants.
+/// Joins what two pods of a run may get: the lesser allowance, the greater number and total of
+/// grants, and a denial of either.
 pub fn joined(one: GoingRun, other: GoingRun) -> GoingRun {
     let (least, more) =
         if one.allowance.max_total <= other.allowance.max_total { (one, other) } else { (other, one) };
@@ -50,6 +51,7 @@ pub fn joined(one: GoingRun, other: GoingRun) -> GoingRun {
         allowance: least.allowance.least(more.allowance),
         count: least.count.max(more.count),
         total: least.total.max(more.total),
+        is_denied: least.is_denied || more.is_denied,
         ..least
     }
 }

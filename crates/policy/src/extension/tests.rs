@@ -62,7 +62,8 @@ fn extension(duration: &str, status: &Value) -> Extension {
 fn going(allowance: Allowance, count: u32, total: i64) -> RequestedRun {
     let (queue, limited_by) = ("leaf".into(), Some("root".into()));
     let total = hours(total);
-    RequestedRun::Going(GoingRun { queue, limited_by, has_ceiling: true, allowance, count, total })
+    let is_denied = false;
+    RequestedRun::Going(GoingRun { queue, limited_by, has_ceiling: true, allowance, count, total, is_denied })
 }
 
 fn decided(duration: &str, run: &RequestedRun) -> ExtensionDecision {
@@ -83,6 +84,17 @@ fn a_request_is_granted_at_once_as_far_as_the_total_of_the_run_is_approved() {
     assert_eq!(decided("1h", &going(of, 1, 1)), ExtensionDecision::Grant(hours(1)));
     assert!(matches!(decided("1h1s", &going(of, 1, 1)), ExtensionDecision::Await(_)));
     assert!(matches!(decided("6h", &going(of, 1, 2)), ExtensionDecision::Await(_)), "up to the total");
+}
+
+#[test]
+fn once_a_person_has_denied_time_for_a_run_no_request_is_granted_without_approval() {
+    let RequestedRun::Going(run) = going(allowance(2, 8, None), 0, 0) else { unreachable!() };
+    assert_eq!(run.more(), Some(MoreTime { at_once: hours(2), in_all: hours(8) }));
+    let denied = GoingRun { is_denied: true, ..run };
+    assert_eq!(denied.more(), Some(MoreTime { at_once: hours(0), in_all: hours(8) }));
+    let run = RequestedRun::Going(denied);
+    assert!(matches!(decided("1h", &run), ExtensionDecision::Await(_)));
+    assert!(matches!(decided("9h", &run), ExtensionDecision::Deny(_)));
 }
 
 #[test]

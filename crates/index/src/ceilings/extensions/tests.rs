@@ -120,6 +120,30 @@ fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
 }
 
 #[test]
+fn a_denial_by_a_person_holds_for_the_run_and_for_no_later_one() {
+    let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h"}));
+    let job = Uid::of("job");
+    index.apply_pod(&pod("a", Some("job"), "2026-01-01T00:00:00Z"));
+    let denied = |by: &str| {
+        let mut denied = extension("e", "ns", "job", "Denied");
+        denied.status.as_mut().unwrap().by = Some(by.to_owned());
+        denied
+    };
+    for (decided, expected) in [
+        (extension("e", "ns", "job", "Granted"), (false, 1)),
+        (denied("tenure-keeper"), (false, 0)),
+        (denied("ada"), (true, 0)),
+    ] {
+        index.apply_extension(&decided);
+        let run = going(index.requested_run("ns", job, at(ASKED)));
+        assert_eq!((run.is_denied, run.count), expected);
+    }
+    index.delete_pod(Uid::of("a"));
+    index.apply_pod(&pod("b", Some("job"), "2026-01-01T00:30:01Z"));
+    assert!(!going(index.requested_run("ns", job, at("2026-01-01T01:00:00Z"))).is_denied);
+}
+
+#[test]
 fn a_run_in_a_queue_that_does_not_exist_has_not_ended() {
     let mut index = index(&json!({"maxTotal": "2h"}));
     let mut lost = pod("a", Some("job"), "2026-01-01T00:00:00Z");
