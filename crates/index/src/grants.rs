@@ -1,6 +1,6 @@
 //! The time that workloads were granted beyond their ceilings, and denials by people. The watch of
-//! `Extension`s fills this store, and the standing of each pod includes the granted time. When the keeper judges an end, a
-//! freshly read list replaces the store.
+//! `Extension`s fills this store, and the standing of each pod includes the granted time. When the
+//! keeper judges an end, a freshly read list replaces the store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
