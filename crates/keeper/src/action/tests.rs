@@ -1107,8 +1107,8 @@ async fn no_list_comes_between_the_reading_of_an_owner_and_its_pause_or_deletion
         let state = server.0.lock();
         assert!(state.gaps.iter().all(|gap| *gap < Duration::from_secs(1)), "{:?}", state.gaps);
         // before an owner is deleted, that is tried
-        let most = 3 + usize::from(deletes_owner);
-        assert!(state.gaps.len() >= most && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
+        let least = 3 + usize::from(deletes_owner);
+        assert!(state.gaps.len() >= least && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
     }
 }
 
