@@ -6,7 +6,7 @@ use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, tenant::Tenant, workloads::Namespace};
 use tokio::join;
 
-use crate::{KINDS, assert_untouched, await_ended, bound, down, group, in_both, pod};
+use crate::{KINDS, assert_untouched, await_ended, bound, down, group, in_both, pod, references};
 
 /// Labels and annotations by which a pod is in queue `short`, or in a group of that queue.
 fn in_short() -> [(&'static str, &'static str, &'static str); 4] {
@@ -17,6 +17,8 @@ fn in_short() -> [(&'static str, &'static str, &'static str); 4] {
         ("annotations", "pod-group-name", "in-short"),
     ]
 }
+
+const EVIDENCE: &str = "tenure.dev/evidence";
 
 /// All keys that name a queue, a group or a subgroup.
 const KEYS: [(&str, &str); 13] = [
@@ -31,7 +33,7 @@ const KEYS: [(&str, &str); 13] = [
     ("labels", "scheduling.x-k8s.io/pod-group"),
     ("annotations", "pod-group-name"),
     ("annotations", "scheduling.k8s.io/group-name"),
-    ("annotations", "tenure.dev/evidence"),
+    ("annotations", EVIDENCE),
     ("annotations", "volcano.sh/task-spec"),
 ];
 
@@ -89,17 +91,18 @@ async fn no_key_of_a_bound_pod_is_added_changed_or_removed() {
     in_both(async |world| {
         let tenant = &Tenant::new(world).await;
         let (mut labels, mut annotations) = (json!({}), json!({}));
-        for (field, key) in KEYS {
+        for (field, key) in KEYS.into_iter().filter(|(_, key)| *key != EVIDENCE) {
             if field == "labels" { labels[key] = json!("a") } else { annotations[key] = json!("a") }
         }
         let with = bound(tenant, "with", &labels, &annotations).await;
         let without = bound(tenant, "without", &json!({}), &json!({})).await;
         for (field, key) in KEYS {
-            for (pod, value, words) in [
+            let cases = [
+                (&without, json!("b"), "Invalid value: \"b\": can't be added once the pod is bound to a node"),
                 (&with, json!("b"), "Invalid value: \"b\": must stay \"a\" once the pod is bound to a node"),
                 (&with, json!(null), "Required value: must stay \"a\" once the pod is bound to a node"),
-                (&without, json!("b"), "Invalid value: \"b\": can't be added once the pod is bound to a node"),
-            ] {
+            ];
+            for (pod, value, words) in cases.into_iter().take(if key == EVIDENCE { 1 } else { 3 }) {
                 let refused = tenant.try_patch(pod, &patch(field, key, &value)).await.unwrap_err();
                 let user = tenant.user();
                 let expected = format!(
@@ -227,4 +230,21 @@ async fn expressions_of_the_policies_fit_what_they_look_at() {
         let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();
         assert!(!status.contains("expressionWarnings"), "{name}: {status}");
     }
+}
+
+#[tokio::test]
+async fn evidence_is_neither_created_with_a_pod_nor_added_before_the_pod_is_bound() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let evidence = json!({EVIDENCE: json!({"since": "2020-01-01T00:00:00Z"}).to_string()});
+        let noted = tenant.try_create(&pod(tenant, "noted", &json!({}), &evidence)).await;
+        let waits = tenant.create(&references::pod(tenant.name(), "waits")).await;
+        let added = tenant.try_patch(&waits, &patch("annotations", EVIDENCE, &json!("{}"))).await;
+        for refused in [noted, added] {
+            let refused = refused.unwrap_err();
+            let words = "metadata.annotations[tenure.dev/evidence]: Forbidden: only Tenure's keeper writes it: leave it out";
+            assert!(refused.message.ends_with(words), "{}", refused.message);
+        }
+    })
+    .await;
 }

@@ -34,7 +34,7 @@ enum Worst {
 }
 
 /// The policies for objects of tenants, each with its worst object.
-const WORST: [(&str, Worst); 16] = [
+const WORST: [(&str, Worst); 15] = [
     ("tenure-accounts", Worst::AnnotatedJob),
     ("tenure-bound-pods", Worst::AnnotatedPod),
     ("tenure-exemptions", Worst::OwnedPod),
@@ -45,7 +45,6 @@ const WORST: [(&str, Worst); 16] = [
     ("tenure-podgroup-queues", Worst::Group),
     ("tenure-queue-labels", Worst::OwnedJob),
     ("tenure-require-queue", Worst::AnnotatedPod),
-    ("tenure-use-evidence", Worst::AnnotatedPod),
     ("tenure-use-podgroups", Worst::Group),
     ("tenure-use-queues", Worst::OwnedPod),
     ("tenure-use-t9k-fields", Worst::T9kJob),
