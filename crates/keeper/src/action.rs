@@ -354,7 +354,8 @@ impl Pauser {
     /// unless `succeeded` is called on the result.
     fn ending_below(&self, task: Task, owner: &PausedObject) -> EndingPods {
         let Handles { usage, cluster, .. } = &*self.handles;
-        usage.ending_below(task, owner.object.uid.as_deref(), cluster, self.handles.now())
+        let owner = owner.object.namespace.as_deref().zip(owner.object.uid.as_deref());
+        usage.ending_below(task, owner, cluster, self.handles.now())
     }
 }
 

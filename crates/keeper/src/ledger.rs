@@ -59,18 +59,19 @@ impl UsageBook {
         EndingPods { book: self.clone(), pods }
     }
 
-    /// Notes the same of all pods that an owner controls, directly or not.
+    /// Notes the same of all pods that an owner, by namespace and uid, controls, directly or not.
     pub fn ending_below(
         &self,
         task: Task,
-        owner: Option<&str>,
+        owner: Option<(&str, &str)>,
         cluster: &ClusterState,
         now: Timestamp,
     ) -> EndingPods {
         // the pods are searched only if this keeper counts
         let counts = self.with(|_| ()).is_some();
-        let owner = owner.filter(|_| counts).map(Uid::of);
-        let pods = owner.map(|owner| cluster.with(|index| index.controlled_pods(owner)));
+        let owner = owner.filter(|_| counts);
+        let below = |(namespace, uid)| cluster.with(|index| index.controlled_pods(namespace, Uid::of(uid)));
+        let pods = owner.map(below);
         self.ending(task, pods.unwrap_or_default(), now)
     }
 }

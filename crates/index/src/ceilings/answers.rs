@@ -321,10 +321,10 @@ impl CeilingIndex {
         self.seen(pod)?.run_place(&mut self.objects, self.reader.pods_ready, is_exempt)
     }
 
-    /// Returns the pods in queues that an owner controls, directly or through other owners.
-    pub fn controlled_pods(&self, owner: Uid) -> Vec<Uid> {
-        let owners = self.objects.owners.with_descendants(owner).into_iter();
-        owners.flat_map(|of| self.reader.deadlines.controlled_by(of).map(|(uid, _)| uid)).collect()
+    /// Returns the pods in queues that an owner controls in its namespace, directly or through other
+    /// owners.
+    pub fn controlled_pods(&self, namespace: &str, owner: Uid) -> Vec<Uid> {
+        self.pods_under(namespace, owner).map(|(uid, _)| uid).collect()
     }
 
     /// Returns the end of a run by these extensions, in place of the known ones. None: no ceiling

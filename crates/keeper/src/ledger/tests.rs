@@ -115,9 +115,11 @@ fn all_pods_below_a_paused_owner_are_ended_and_no_others() {
         cluster.with(|index| index.apply_pod(&pod(name, false)));
         see(&book, &cluster, name, false);
     }
-    book.ending_below(Task::Expire, Some("another"), &cluster, minutes(1)).succeeded();
+    for another in [("ns", "another"), ("other", "job")] {
+        book.ending_below(Task::Expire, Some(another), &cluster, minutes(1)).succeeded();
+    }
     see(&book, &cluster, "b", true);
-    book.ending_below(Task::Expire, Some("job"), &cluster, minutes(1)).succeeded();
+    book.ending_below(Task::Expire, Some(("ns", "job")), &cluster, minutes(1)).succeeded();
     see(&book, &cluster, "a", true);
     assert_eq!(ends(&book), [UsageEnd::Cut, UsageEnd::Deleted].into());
 }
