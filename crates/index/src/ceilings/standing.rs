@@ -189,7 +189,7 @@ impl SeenPod {
         standing.first_queue().is_some().then_some(standing)
     }
 
-    /// Returns the pod's queues and the ends of its run. `rules` are the configured rules for
+    /// Returns the pod's namespace and queues, and the ends of its run. `rules` are the configured rules for
     /// unready workloads. An exempt pod has no ends. None: the pod is in no queue.
     pub(super) fn run_place(
         &self,
@@ -206,6 +206,7 @@ impl SeenPod {
             Some(if objects.limits(family, queue).is_some() { queue.clone() } else { ArcStr::new() })
         };
         Some(RunPlace {
+            namespace: self.pod.namespace.clone(),
             queues: PerFamily::new(existing),
             is_grouped: standing.is_grouped,
             // a ceiling that users note and remove would make each deletion a cut

@@ -30,9 +30,11 @@ pub struct SeenClaim {
     pub devices: BTreeMap<String, i64>,
 }
 
-/// The queues of a run, and the end that its ceiling sets.
+/// The namespace and the queues of a run, and the end that its ceiling sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPlace {
+    /// The namespace of the run's pod.
+    pub namespace: ArcStr,
     /// The queue of each family. Empty: the queue doesn't exist. None: the run is in no queue of
     /// the family.
     pub queues: PerFamily<Option<ArcStr>>,

@@ -2,7 +2,7 @@
 //! bounded, as a `ConfigMap` is. The record and a list of the pods of its version make the same
 //! ledger again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use tenure_policy::usage::EndNote;
@@ -75,19 +75,29 @@ impl UsageLedger {
         notes
     }
 
-    /// Returns the resized runs that go on, by uid. If there are too many, those that were resized
-    /// first are kept: later ones can't push them out.
+    /// Returns the resized runs that go on, by uid. If there are too many, namespaces take turns. In
+    /// each, those that were resized first are kept: later ones can't push them out.
     fn resized_runs(&self) -> BTreeMap<String, ResizedRun> {
-        let live = self.live.iter().filter_map(|(uid, run)| Some((*uid, run.resized()?)));
-        let mut runs: Vec<(Uid, &ResizedRun)> =
-            live.chain(self.resized.iter().map(|(uid, run)| (*uid, run))).collect();
-        runs.sort_by_key(|(uid, run)| (run.values().map(|of| of.since).min(), *uid));
+        let live = self.live.iter();
+        let live = live.filter_map(|(uid, run)| Some((run.place.namespace.as_str(), *uid, run.resized()?)));
+        // until the first list, nothing shows the namespaces of the runs of a record
+        let others = self.resized.iter().map(|(uid, run)| ("", *uid, run));
+        let mut runs: Vec<(&str, Uid, &ResizedRun)> = live.chain(others).collect();
+        runs.sort_by_key(|(_, uid, run)| (run.values().map(|of| of.since).min(), *uid));
+        let mut turns = HashMap::<&str, usize>::new();
+        let in_turn = |(namespace, uid, run)| {
+            let turn = turns.entry(namespace).or_default();
+            *turn = turn.saturating_add(1);
+            (*turn, uid, run)
+        };
+        let mut runs: Vec<(usize, Uid, &ResizedRun)> = runs.into_iter().map(in_turn).collect();
+        runs.sort_by_key(|(turn, ..)| *turn);
         let mut bytes = 0_usize;
-        let kept = runs.into_iter().take_while(|(_, run)| {
+        let kept = runs.into_iter().take_while(|(.., run)| {
             let names = run.keys().map(|resource| resource.len().saturating_add(RESIZED));
             bytes = names.fold(bytes.saturating_add(UID), usize::saturating_add);
             bytes <= MOST_RESIZED
         });
-        kept.map(|(uid, run)| (uid.text(), run.clone())).collect()
+        kept.map(|(_, uid, run)| (uid.text(), run.clone())).collect()
     }
 }

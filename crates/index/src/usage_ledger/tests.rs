@@ -301,6 +301,23 @@ fn the_record_keeps_the_first_resized_runs_and_no_more_than_fit_in() {
 }
 
 #[test]
+fn resized_runs_of_one_namespace_push_no_later_one_of_another_out_of_the_record() {
+    let mut ledger = begun(&[]);
+    for number in 0..1_000 {
+        let (name, namespace) = (format!("pod-{number}"), if number < 999 { "flood" } else { "quiet" });
+        let placed = || place(&name, None).map(|place| RunPlace { namespace: namespace.into(), ..place });
+        for (version, now, requests) in [(11, 0, shown(1)), (12, number, shown(i64::MAX))] {
+            let pod = SeenRun { requests, ..seen(&name, version, running(0)) };
+            ledger.apply(pod, SeenAt::live(at(now)), placed);
+        }
+    }
+    let resized = ledger.record().unwrap().resized;
+    for (name, is_kept) in [("pod-0", true), ("pod-998", false), ("pod-999", true)] {
+        assert_eq!(resized.contains_key(&Uid::of(name).text()), is_kept, "{name}");
+    }
+}
+
+#[test]
 fn a_claim_that_pods_share_counts_once_in_the_one_that_was_bound_first_and_still_runs() {
     let share = |name, started| SeenRun {
         requests: RunRequests::default(),
