@@ -156,7 +156,7 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 /// The most resources of a pod: more than any node offers.
 const MOST_RESOURCES: usize = 256;
 
-/// The most claims of devices of a pod. A user may write more than the scheduler can allocate.
+/// The most claims of devices of a pod. Where usage is counted, a policy of the chart refuses more.
 const MOST_CLAIMS: usize = 32;
 
 /// The longest name of a resource in bytes: a domain, a slash and a name.

@@ -22,7 +22,7 @@ pub type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 pub const ALL: &[&str] = &["*"];
 pub const UPDATE: &[&str] = &["update"];
 
-/// Neither webhook nor keeper runs, and 60 kinds are added to the table.
+/// Neither webhook nor keeper runs, 60 kinds are added to the table, and usage is on.
 pub async fn off() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -36,7 +36,7 @@ pub async fn off() -> &'static World {
             ];
             fields.map(|field| format!("keeper.owners[{row}].{field}"))
         };
-        let values: Vec<String> = (0..60).flat_map(row).collect();
+        let values: Vec<String> = (0..60).flat_map(row).chain(["usage.enabled=true".to_owned()]).collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let world = Box::pin(World::installed("tenancy-off", &values)).await?;
         for file in ["scheduling.run.ai", "jobset.x-k8s.io", "ray.io", "kubeflow.org", "batch.volcano.sh"] {
