@@ -137,9 +137,12 @@ impl Expiry {
     }
 
     /// Returns the place of the next try to end the run: at the end, or after the wait since the
-    /// last try.
+    /// last try. A try that waits is no first one, even if the tries before it were forgotten: the
+    /// first lane is in the order of the ends.
     pub fn next(&self) -> OrderSlot {
-        OrderSlot::new(self.step.tries.lane(), self.at.max(self.step.tries.not_before()))
+        let (tries, not_before) = (self.step.tries, self.step.tries.not_before());
+        let lane = if self.at < not_before { Lane::Again } else { tries.lane() };
+        OrderSlot::new(lane, self.at.max(not_before))
     }
 }
 

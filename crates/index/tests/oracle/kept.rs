@@ -870,6 +870,28 @@ fn a_queue_that_was_fixed_for_a_run_is_not_that_of_the_run_that_a_relist_shows()
     ]);
 }
 
+/// The tries of the younger pod are forgotten once no queue ends its run, and the next one still waits.
+#[test]
+fn a_try_that_waits_though_those_before_it_were_forgotten_hides_no_earlier_end() {
+    let member = |groups| PodObj { scheduled: Some(19_000), groups, ..PodObj::default() };
+    let other = |tensorstack, runai, groups| {
+        Event::Pod(PodObj { uid: 3, created: 13_000, tensorstack, runai, groups, ..PodObj::default() })
+    };
+    agrees(&[
+        Event::RunaiQueue(2, RunaiObj::default()),
+        Event::Pass(61_000),
+        Event::Pod(member([Some(1), None, None, Some(0), None])),
+        Event::TensorstackQueue(1, TensorstackObj { ceiling: Some(1_500_000), ..TensorstackObj::default() }),
+        other(Some(1), None, [None; 5]),
+        Event::Group(GroupObj { name: 1, queue: Some(1), ..GroupObj::default() }),
+        Event::Take(1),
+        Event::RunaiQueue(1, RunaiObj { ceiling: Some(2_000_000), ..RunaiObj::default() }),
+        done(1),
+        other(None, Some(2), [None, None, None, Some(0), None]),
+        Event::Group(GroupObj { kind: PodGroupKind::Volcano, own: Some(1_500_000), ..GroupObj::default() }),
+    ]);
+}
+
 /// The default queue was fixed for a pod that names none any more, and is gone.
 #[test]
 fn a_queue_that_was_fixed_and_is_gone_has_no_rules_for_the_pod() {

@@ -687,7 +687,8 @@ impl Naive {
             }),
             until,
             expire: after(end, record.not_before),
-            retries: record.attempts > 0 || record.failed > 0,
+            // a try that waits is no first one, even if the tries before it were forgotten
+            retries: record.attempts > 0 || record.failed > 0 || end < record.not_before,
             notice: notice_at.and_then(|at| after(at, record.no_notice_before)),
             evict: until.and_then(|(at, ..)| after(at, unready.map_or(Millis::MIN, |of| of.not_before))),
             outlives: unready.is_some_and(|of| of.paused),
