@@ -13,7 +13,7 @@ use tenure_tests::{
 
 use crate::{
     access::{LABEL, RUNAI, seen_by, select, world},
-    references::{CROWD, crowd, pod},
+    references::{CROWD, crowd, pod, short},
 };
 
 /// The objects that an API server takes and that policies search longest.
@@ -162,15 +162,9 @@ fn with_owner(mut object: Value, controls: bool) -> Value {
     object
 }
 
-/// Annotations with keys of three characters, the fewest for so many.
+/// Annotations with keys of three characters.
 fn annotations(count: usize, value: &str) -> Value {
-    let characters: Vec<char> = ('a'..='z').chain('A'..='Z').chain('0'..='9').collect();
-    let most = characters.len();
-    let key = |number: usize| {
-        let places = [number / most / most, number / most, number];
-        places.map(|place| characters[place % most]).iter().collect::<String>()
-    };
-    Value::Object((0..count).map(|number| (key(number), json!(value))).collect())
+    Value::Object((0..count).map(|number| (short(number), json!(value))).collect())
 }
 
 #[tokio::test]
