@@ -253,19 +253,19 @@ async fn evidence_is_neither_created_with_a_pod_nor_added_before_the_pod_is_boun
 #[tokio::test]
 async fn a_pod_has_no_more_claims_of_devices_than_usage_counts() {
     let world = references::off().await;
-    let namespace = &Namespace::new(world).await;
+    let tenant = &Tenant::new(world).await;
     let pod = |count: usize| {
         let claim = |number| json!({"name": format!("c{number}"), "resourceClaimName": format!("c{number}")});
-        let mut pod = references::pod(namespace.name(), &format!("of-{count}"));
+        let mut pod = references::pod(tenant.name(), &format!("of-{count}"));
         pod["spec"]["resourceClaims"] = (0..count).map(claim).collect();
         pod
     };
     eventually("one more to be refused", DEADLINE, async || {
         let create = ["create", "--dry-run=server", "-f", "-"];
-        let output = world.cluster.kubectl_with_input(&create, &pod(33).to_string()).await?;
+        let output = tenant.kubectl(&create, &pod(33).to_string()).await;
         Ok(output.stderr.contains("spec.resourceClaims: Too many").then_some(()))
     })
     .await
     .unwrap();
-    namespace.create(&pod(32)).await;
+    tenant.create(&pod(32)).await;
 }

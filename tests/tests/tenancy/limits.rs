@@ -94,7 +94,7 @@ impl Writes<'_> {
         match worst {
             Worst::OwnedPod => {
                 let pod = admin.create(&with_owner(in_queue(pod(admin.name(), "owned")), true)).await;
-                crowd(world, admin, &pod).await;
+                crowd(world, admin, &pod, CROWD).await;
                 self.patch_all("pod", "owned", &json!({"metadata": {"labels": {"a": "b"}}})).await;
                 let path = format!("/metadata/ownerReferences/{CROWD}/uid");
                 let adopted = json!([{"op": "replace", "path": path, "value": "another"}]);
@@ -106,7 +106,8 @@ impl Writes<'_> {
             }
             Worst::OwnedJob => {
                 let job = admin.create(&with_owner(in_queue(suspended(admin.name(), "owned")), false)).await;
-                crowd(world, admin, &job).await;
+                // with more, the API server takes half a minute for a patch of a Job
+                crowd(world, admin, &job, 9 * 1_000).await;
                 self.patch_all("job", "owned", &json!({"spec": {"parallelism": 2}})).await;
             }
             Worst::AnnotatedPod => {

@@ -10,6 +10,7 @@ use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,
+    tenant::Tenant,
     workloads::{Namespace, bare_pod, controller, distinct, owned, reference, workload},
 };
 use tokio::{join, sync::OnceCell};
@@ -206,8 +207,8 @@ async fn who_may_update_an_owner_or_its_finalizers_may_name_it() {
     manager.create(&of_job("manager")).await;
 }
 
-/// The number of references to owners that an object can have besides its own.
-pub const CROWD: usize = 9 * 8_000;
+/// The number of references to owners that a pod can have besides its own.
+pub const CROWD: usize = 9 * 9_400;
 
 /// Returns a text of three characters, the fewest for so many texts.
 pub fn short(number: usize) -> String {
@@ -217,9 +218,8 @@ pub fn short(number: usize) -> String {
     places.map(|place| characters[place % most]).iter().collect()
 }
 
-/// Adds as many references to owners as an object can have, before its own. The API server removes references that are
-/// equal to others.
-pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject) {
+/// Adds references to so many owners, before an object's own. The API server removes references that are equal to others.
+pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject, owners: usize) {
     let kind = object.types.clone().unwrap().kind;
     let (kind, name) = (kind.to_lowercase(), object.name_any());
     let patch = async |operations: Value| {
@@ -234,27 +234,28 @@ pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject)
         json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner})
     };
     for part in 0..9 {
-        let first = part * CROWD / 9;
-        patch((first..first + CROWD / 9).map(more).collect()).await;
+        let first = part * owners / 9;
+        patch((first..first + owners / 9).map(more).collect()).await;
     }
     // its own comes last: a search for the controller ends there
     let from = "/metadata/ownerReferences/0";
     let crowded = patch(json!([{"op": "move", "from": from, "path": "/metadata/ownerReferences/-"}])).await;
-    assert_eq!(crowded.owner_references().len(), CROWD + 1);
+    assert_eq!(crowded.owner_references().len(), owners + 1);
 }
 
 /// A search among so many references costs more than the API server allows an expression.
 #[tokio::test]
 async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() {
     let world = off().await;
-    let namespace = &Namespace::new(world).await;
-    await_policy(world, namespace.name()).await;
-    let mut pod = pod(namespace.name(), "crowded");
+    let tenant = &Tenant::new(world).await;
+    let admin = &tenant.as_admin();
+    await_policy(world, admin.name()).await;
+    let mut pod = pod(admin.name(), "crowded");
     pod["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": true}]);
-    let pod = namespace.create(&pod).await;
-    crowd(world, namespace, &pod).await;
-    namespace.patch(&pod, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let pod = admin.create(&pod).await;
+    crowd(world, admin, &pod, CROWD).await;
+    tenant.patch(&pod, &json!({"metadata": {"labels": {"a": "b"}}})).await;
 }
 
 #[tokio::test]
