@@ -322,11 +322,8 @@ impl Pauser {
         };
         for slice in &slices {
             self.await_turn().await;
-            if !self.has_stopped(due, paused, &work.case.config.table).await {
-                return;
-            }
             let owner = kueue::refer_to(OwnerObject(&slice.value));
-            if let Err(error) = self.pause_slice(due, &owner, rule, act).await {
+            if let Err(error) = self.pause_slice(work, paused, &owner, rule, act).await {
                 let (owner, error) = (describe(&owner), with_causes(&error));
                 warn!(%namespace, owner, error, "Failed to deactivate another Workload of the job");
             }
@@ -334,14 +331,20 @@ impl Pauser {
     }
 
     /// Deactivates a Workload as it is now: Kueue may have written its status while it waited for
-    /// its turn. Does nothing if the Workload is gone or was deactivated.
+    /// its turn. Does nothing if the Workload is gone or was deactivated, or if a user has resumed
+    /// the one that was paused first.
     async fn pause_slice(
         &self,
-        due: &DuePod,
+        work: &CaseWork<'_>,
+        paused: &OwnerReference,
         workload: &OwnerReference,
         rule: &PauseRule,
         act: &Pause,
     ) -> Result<(), ApiError> {
+        let due = &work.batch.first;
+        if !self.has_stopped(due, paused, &work.case.config.table).await? {
+            return Ok(());
+        }
         let found = self.handles.objects.live(&due.namespace, workload).await?;
         let found = found.filter(|found| kueue::is_active(OwnerObject(&found.value)));
         let Some(found) = found else { return Ok(()) };

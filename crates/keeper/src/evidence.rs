@@ -5,7 +5,7 @@
 //! `Args::write` runs the [`EvidenceWriter`] while this keeper leads. The index remembers these
 //! facts as long as a pod runs, and the annotation hands them to the next keeper. The API server
 //! lets no tenant change the annotation of a bound pod. A tenant may make a pod so large that the
-//! annotation has no room: after all tries, such a pod is deleted.
+//! annotation has no room: after all tries, such a pod is deleted if the annotation bounds its run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -92,7 +92,7 @@ impl EvidenceWriter {
     /// Annotates a pod, and returns the time until the next try. None: the pod has no room for the
     /// annotation. If the write has worked, the index won't name the pod any more.
     async fn note(&self, lease: &Lease<PodWithoutEvidence>) -> Option<Duration> {
-        let MissingEvidence { uid, namespace, name, evidence } = &lease.work.0;
+        let MissingEvidence { uid, namespace, name, evidence, bounds_run } = &lease.work.0;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
         let evidence = json!(evidence).to_string();
@@ -117,13 +117,13 @@ impl EvidenceWriter {
                 let error = with_causes(&api_error);
                 warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
                 match api_error {
-                    ApiError::TooLarge(_) => {
+                    ApiError::TooLarge(_) if *bounds_run => {
                         if lease.failures >= u32::from(TRIES) {
                             Box::pin(self.delete(lease, &pod)).await;
                         }
                         None
                     }
-                    ApiError::Refused(_) => Some(RETRY_REFUSED),
+                    ApiError::TooLarge(_) | ApiError::Refused(_) => Some(RETRY_REFUSED),
                     _ => Some(RETRY),
                 }
             }

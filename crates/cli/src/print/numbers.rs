@@ -14,7 +14,7 @@ pub fn plural(number: usize, word: &str) -> String {
     format!("{} {word}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Returns an amount, which isn't negative, with three digits or more. A little more than nothing is "0.00".
+/// Returns an amount, which isn't negative, with three digits or more. A positive amount below 0.005 is "0.00".
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded and not negative")]
 pub fn amount(of: f64) -> String {
     match of {

@@ -66,6 +66,9 @@ pub struct MissingEvidence {
     pub name: String,
     /// The value of annotation `tenure.dev/evidence` to write.
     pub evidence: Evidence,
+    /// True if the evidence says what ends the run. False: nothing ends the run, or the evidence says
+    /// only that the pod was ready.
+    pub bounds_run: bool,
 }
 
 impl CeilingIndex {
@@ -298,6 +301,7 @@ impl CeilingIndex {
             namespace: pod.namespace.as_str().into(),
             name: pod.name.as_ref().into(),
             evidence: pod.evidence(),
+            bounds_run: pod.is_bounded_by_evidence(),
         };
         missing.map(of).collect()
     }

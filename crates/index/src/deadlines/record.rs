@@ -244,6 +244,12 @@ impl ManagedPod {
         }
     }
 
+    /// True if evidence says what ends the run.
+    pub fn is_bounded_by_evidence(&self) -> bool {
+        let without_readiness = Evidence { was_ready: false, ..self.evidence() };
+        self.end().is_some() && without_readiness != Evidence::default()
+    }
+
     /// Allows another try of the tasks that had a final outcome under the last controller.
     pub fn revive(&mut self) {
         self.expiry.step.tries.revive();

@@ -149,7 +149,9 @@ impl Pauser {
                 work.case.answers.exempt_pods.insert(owner.uid, has_one);
             }
             MissingFact::Stopped(owner) => {
+                // one that can't be read may go on
                 let has_stopped = self.has_stopped(due, &owner, &work.case.config.table).await;
+                let has_stopped = has_stopped.unwrap_or(false);
                 work.case.answers.stopped.insert(owner.uid, has_stopped);
             }
             MissingFact::Object(object) => {
@@ -284,12 +286,16 @@ impl Pauser {
         Ok(owners)
     }
 
-    /// True if an owner is paused, being deleted or gone. False if the owner can't be read.
-    pub(super) async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
+    /// True if an owner is paused, being deleted or gone.
+    pub(super) async fn has_stopped(
+        &self,
+        due: &DuePod,
+        owner: &OwnerReference,
+        table: &OwnerTable,
+    ) -> Result<bool, ApiError> {
         let is_paused =
             |found: WholeObject| table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
-        let found = self.handles.objects.live(&due.namespace, owner).await;
-        found.is_ok_and(|found| found.is_none_or(is_paused))
+        Ok(self.handles.objects.live(&due.namespace, owner).await?.is_none_or(is_paused))
     }
 
     /// Returns the Workload of Kueue to pause in place of a topmost owner, or in place of deleting

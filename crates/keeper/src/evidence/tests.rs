@@ -60,3 +60,13 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_after_all_tries() {
     let pod = server.0.lock().deleted.first().cloned().unwrap();
     assert_eq!(server.writes(&pod), usize::from(TRIES) + 2, "one more try, and the deletion");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_run_nothing_ends_is_not_deleted_for_want_of_evidence() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    let (evidence, server) = members("full-", 1).await;
+    evidence.handles.cluster.with(|index| index.apply_queue("short", &v3alpha1::QueueSpec::default()));
+    until(evidence.run(&lead, &shutdown), sleep(Duration::from_mins(30))).await;
+    let state = server.0.lock();
+    assert!(state.deleted.is_empty() && !state.written.is_empty(), "{:?}", state.written);
+}
