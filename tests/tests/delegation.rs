@@ -44,7 +44,7 @@ async fn down() -> &'static World {
 /// Queues that values of the chart name, and that don't exist.
 const NAMED: [&str; 4] = ["named-default", "named-kueue", "named-grant", "named-bound"];
 
-/// With the values of the example, another bound for the parts of other tests, and those that name the queues of
+/// Its values are those of the example, a bound for the queues of other tests, and values that name the queues of
 /// [`NAMED`].
 async fn started(name: &str) -> Result<World> {
     let values = [

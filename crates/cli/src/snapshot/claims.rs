@@ -2,7 +2,7 @@
 //!
 //! Called by `forecast` and `ui`, which count them among the room that pods hold, and by `simulate`,
 //! which counts those of ended pods by the templates of their claims. `forecast --for` also counts the
-//! devices of nodes, and those that a workload would claim.
+//! devices that nodes offer, and the devices that its workload claims.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

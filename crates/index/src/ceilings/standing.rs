@@ -189,8 +189,8 @@ impl SeenPod {
         standing.first_queue().is_some().then_some(standing)
     }
 
-    /// Returns the pod's namespace and queues, and the ends of its run. `rules` are the configured rules for
-    /// unready workloads. An exempt pod has no ends. None: the pod is in no queue.
+    /// Returns the pod's namespace and queues, and the ends of its run. `rules` are the configured
+    /// rules for unready workloads. An exempt pod has no ends. None: the pod is in no queue.
     pub(super) fn run_place(
         &self,
         objects: &mut ClusterObjects,

@@ -172,8 +172,8 @@ mod tests {
         DisruptionBudget::read(serde_json::from_value(budget).unwrap())
     }
 
-    /// The number of budgets that count a pod of this namespace, which has the value 0 of the label `app`, and
-    /// of those that allow no disruption.
+    /// The number of budgets that count a pod of this namespace, and how many of them allow no disruption. The pod
+    /// has the value 0 of the label `app`.
     fn counted(budgets: &Budgets, namespace: &str) -> (usize, usize) {
         let labels = BTreeMap::from([("app".to_owned(), format!("{:064}", 0))]);
         let all = budgets.of(namespace, "pod", &PodLabels::read(Some(&labels), &mut Names::default()));

@@ -75,8 +75,8 @@ impl UsageLedger {
         notes
     }
 
-    /// Returns the resized runs that go on, by uid. If there are too many, namespaces take turns. In
-    /// each, those that were resized first are kept: later ones can't push them out.
+    /// Returns the resized runs that go on, by uid. If there are too many, namespaces take turns.
+    /// Of a namespace, the runs that were resized first are kept.
     fn resized_runs(&self) -> BTreeMap<String, ResizedRun> {
         let live = self.live.iter();
         let live = live.filter_map(|(uid, run)| Some((run.place.namespace.as_str(), *uid, run.resized()?)));
