@@ -118,30 +118,37 @@ fn subgroup_events(index: &mut CeilingIndex, subgroups: usize) {
     println!("{subgroups} subgroups: an event of a pod      {longest:>10.1?} at most");
 }
 
-/// Pods of a gang that get ready one after the other, with a single question at the end. Compares a gang of a tenth of
-/// the size: an event should cost about the same.
+/// Pods of a gang that get ready or terminate, one after the other, with a single question at the end. Compares a gang
+/// of a tenth of the size: an event should cost about the same.
 fn gang_events(pods: usize) {
-    let [small, large] = [pods / 10, pods].map(|pods| {
-        let mut index = CeilingIndex::new(CeilingOptions::default());
-        let group = json!({
-            "metadata": {"name": "gang", "namespace": "gang", "uid": "gang", "resourceVersion": "1"},
-            "spec": {"queue": "queue", "minMember": pods},
-        });
-        index.apply_group(PodGroupKind::Runai, &decode::<PodGroup>(group));
-        for number in 0..pods {
-            index.apply_pod(&decode(in_gang(number, false)));
-        }
-        black_box(index.next_due_after(Timestamp::MIN));
-        let changed: Vec<Pod> = (0..pods).map(|number| decode(in_gang(number, true))).collect();
-        let begun = Instant::now();
-        for pod in &changed {
-            index.apply_pod(pod);
-        }
-        black_box(index.next_due_after(Timestamp::MIN));
-        begun.elapsed() / u32::try_from(pods).unwrap_or(1)
+    let changes: [(&str, fn(usize) -> Value); 2] =
+        [("gets ready", |number| in_gang(number, true)), ("terminates", terminating_in_gang)];
+    for (what, changed) in changes {
+        let [small, large] = [pods / 10, pods].map(|pods| gang_event(pods, changed));
+        let ratio = large.as_secs_f64() / small.as_secs_f64();
+        println!("a gang of {pods} pods: one that {what}  {large:>10.1?}, {ratio:.1} times that of a tenth");
+    }
+}
+
+/// Returns the time of an event of a gang's pod, where each pod changes once.
+fn gang_event(pods: usize, changed: fn(usize) -> Value) -> Duration {
+    let mut index = CeilingIndex::new(CeilingOptions::default());
+    let group = json!({
+        "metadata": {"name": "gang", "namespace": "gang", "uid": "gang", "resourceVersion": "1"},
+        "spec": {"queue": "queue", "minMember": pods},
     });
-    let ratio = large.as_secs_f64() / small.as_secs_f64();
-    println!("a gang of {pods} pods: one that gets ready  {large:>10.1?}, {ratio:.1} times that of a tenth");
+    index.apply_group(PodGroupKind::Runai, &decode::<PodGroup>(group));
+    for number in 0..pods {
+        index.apply_pod(&decode(in_gang(number, false)));
+    }
+    black_box(index.next_due_after(Timestamp::MIN));
+    let changed: Vec<Pod> = (0..pods).map(|number| decode(changed(number))).collect();
+    let begun = Instant::now();
+    for pod in &changed {
+        index.apply_pod(pod);
+    }
+    black_box(index.next_due_after(Timestamp::MIN));
+    begun.elapsed() / u32::try_from(pods).unwrap_or(1)
 }
 
 /// Owners in a namespace of many pods that all come back at once.
@@ -226,6 +233,13 @@ fn in_gang(number: usize, ready: bool) -> Value {
     let mut pod = pod(number, ready);
     pod["metadata"]["namespace"] = json!("gang");
     pod["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    pod
+}
+
+fn terminating_in_gang(number: usize) -> Value {
+    let mut pod = in_gang(number, false);
+    pod["metadata"]["deletionTimestamp"] = json!(time(60));
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
     pod
 }
 

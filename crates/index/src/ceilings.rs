@@ -197,9 +197,10 @@ impl CeilingIndex {
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return false };
         let occupant = self.occupant(uid, pod);
         if pod.metadata.deletion_timestamp.is_some() {
-            // plans by the queue of a deleted group, which is forgotten with the last of the
-            // group's pods
-            self.reschedule();
+            // fixes the queue of a deleted group, which is forgotten with the last of the group's
+            // pods. Plans this pod alone: tenants delete all pods of a group at once, and each
+            // computation of the group reads all of them
+            self.schedule([uid]);
         }
         self.apply_member(pod);
         let Self { objects, reader: Ceilings { terminating, deadlines, .. } } = self;

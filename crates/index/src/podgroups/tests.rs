@@ -220,6 +220,23 @@ fn a_pod_that_ends_or_leaves_is_no_member_any_more() {
 }
 
 #[test]
+fn pods_that_terminate_one_after_the_other_have_no_group_computed_until_it_is_asked_about() {
+    let mut index = with_group(2);
+    for uid in ["a", "b", "c"] {
+        index.apply_pod(&pod(uid, 0, Some(5)));
+    }
+    assert_eq!(start(&mut index), Some(5));
+    let other = |pod: &mut Value| pod["metadata"]["annotations"]["pod-group-name"] = json!("other");
+    index.apply_pod(&pod_with("d", 0, Some(5), other));
+    for uid in ["a", "b", "c"] {
+        let deleted = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!(at(7));
+        index.apply_pod(&pod_with(uid, 0, Some(5), deleted));
+        assert_eq!(index.objects.gangs.changed.len(), 2, "{uid}");
+    }
+    assert_eq!((start(&mut index), index.objects.gangs.changed.len()), (None, 0));
+}
+
+#[test]
 fn pods_count_for_a_start_though_no_ceiling_applies_to_them() {
     let mut index = with_group(2);
     index.apply_pod(&pod_with("a", 0, Some(5), |pod| pod["spec"] = json!({"priority": 2_000_000_000})));
