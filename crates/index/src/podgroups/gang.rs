@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, iter};
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
+    gang::GangShape,
     ready::{NotReady, RunMemory},
     start::{LongestFormation, RunFacts},
 };
@@ -83,7 +84,8 @@ impl ObservedRun {
     fn note_active(&mut self, pod: &GroupMember) {
         self.oldest = Milliseconds::earliest(self.oldest, pod.created);
         self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled.at());
-        self.grown = true;
+        // the pods before the start are too few, and stay so whoever is scheduled after it
+        self.grown |= pod.scheduled().is_some_and(|at| self.start.is_none_or(|start| at < start));
     }
 }
 
@@ -272,14 +274,21 @@ impl Gang {
         }
     }
 
+    /// Returns the minimums by which the members may show an earlier start than is known. None: the
+    /// members show no other start, and needn't be read.
+    pub fn unshown(&self) -> Option<&GangShape> {
+        let shape = &self.group.as_ref().filter(|_| self.shown.grown)?.shape;
+        (self.active >= shape.least()).then_some(shape)
+    }
+
     /// Records the start that the pods show. Also called before a pod leaves, because its evidence
     /// is lost with it.
     pub fn show(&mut self, members: &UidMap<Box<GroupMember>>) {
-        let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
+        let Some(shape) = self.unshown() else { return };
         let scheduled = live(&self.members, members)
             .filter(|member| member.is_active())
-            .filter_map(|member| Some((member.number(&group.shape), member.scheduled()?)));
-        let start = group.shape.shown_start(scheduled);
+            .filter_map(|member| Some((member.number(shape), member.scheduled()?)));
+        let start = shape.shown_start(scheduled);
         self.shown.start = self.shown.start.into_iter().chain(start).min();
         self.shown.grown = false;
     }
@@ -297,7 +306,7 @@ impl Gang {
     /// Returns the lack of ready pods as the pods alone show it, without the memory of the run.
     fn shown_lacking(&self, members: &UidMap<Box<GroupMember>>) -> Option<NotReady> {
         let shape = &self.group.as_ref()?.shape;
-        if self.keeper.as_ref()?.readiness.ready.are_enough(shape) {
+        if self.keeper.as_ref()?.readiness.is_complete(shape) {
             return None;
         }
         // pods that were replaced took room before the present ones

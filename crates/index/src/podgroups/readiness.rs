@@ -21,7 +21,7 @@ type AttainedChange = fn(&mut AttainedCounts, usize);
 pub struct RunReadiness {
     /// All pods.
     all: GangCounts,
-    pub ready: GangCounts,
+    ready: GangCounts,
     /// The ready pods, counted towards the minimums that all pods can meet. None: not asked for
     /// since a pod has joined or left, which may change these minimums.
     attained: Option<Box<AttainedCounts>>,
@@ -67,6 +67,12 @@ impl RunReadiness {
                 }
             }
         }
+    }
+
+    /// True if as many pods are ready as the group needs, or all pods that it has: pods that weren't
+    /// created aren't waited for.
+    pub fn is_complete(&self, shape: &GangShape) -> bool {
+        self.ready.are_enough(shape) || self.ready.total() == self.all.total()
     }
 
     /// Remembers if the run is ready, or was. Tenants' pods may get ready and lose that at any rate,

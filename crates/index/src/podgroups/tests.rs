@@ -108,6 +108,32 @@ fn a_group_starts_with_the_last_pod_that_it_takes_and_growth_keeps_that() {
 }
 
 #[test]
+fn members_are_read_for_a_start_only_if_enough_run_and_one_was_scheduled_before_the_known_start() {
+    let mut index = with_group(3);
+    for (uid, scheduled, expected) in [
+        ("a", Some(5), 0),
+        ("b", Some(9), 0),
+        ("waits", None, 0),
+        ("c", Some(7), 1),
+        ("later", Some(20), 0),
+        ("at the start", Some(9), 0),
+        ("waits, too", None, 0),
+        ("before the start", Some(6), 1),
+    ] {
+        index.apply_pod(&pod(uid, 0, scheduled));
+        let unshown = index.objects.gangs.by_key.values().filter(|gang| gang.unshown().is_some());
+        assert_eq!(unshown.count(), expected, "{uid}");
+        start(&mut index);
+    }
+    assert_eq!(start(&mut index), Some(7));
+    // a pod that leaves takes no start with it
+    for uid in ["a", "before the start", "c"] {
+        index.delete_pod(Uid::of(uid));
+        assert_eq!(start(&mut index), Some(7));
+    }
+}
+
+#[test]
 fn pods_may_come_before_their_group() {
     let mut index = index("100s");
     index.apply_pod(&pod("a", 0, Some(5)));
