@@ -20,7 +20,7 @@ use super::{
     OwnerObject, is_ours,
     owner::{annotation_on, read},
     preconditioned,
-    reversal::{LONGEST_MANAGER, OwnedPart, manager, part},
+    reversal::{LONGEST_MANAGER, manager, managers_of},
 };
 use crate::owner_table::keys_of;
 
@@ -60,7 +60,8 @@ pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<
         noted.cloned().unwrap_or_default()
     };
     let before = |field: &str| {
-        let (own, mut managers): (Vec<_>, Vec<_>) = managers_of(owner, field).into_iter().partition(is_own);
+        let managers = managers_of(owner, field).into_iter().map(timeless);
+        let (own, mut managers): (Vec<_>, Vec<_>) = managers.partition(is_own);
         if !own.is_empty() {
             managers.extend(noted(field));
         }
@@ -71,21 +72,9 @@ pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<
     fields.map(|field| (field.to_owned(), before(field))).collect()
 }
 
-/// Returns the managers of a field or, if no manager has the field itself, of a parent that is
-/// managed as a whole.
-fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
-    let entries = owner.at("metadata.managedFields").as_array();
-    let of = |which: OwnedPart| {
-        let is_of = |entry: &&Value| part(&entry["fieldsV1"], keys_of(field)) == which;
-        let managers = entries.into_iter().flatten().filter(is_of).filter_map(manager);
-        managers.map(|manager| timeless(&manager)).collect::<Vec<_>>()
-    };
-    Some(of(OwnedPart::Itself)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(OwnedPart::Whole))
-}
-
 /// Returns a manager without the time of its write, by which entries are compared.
-fn timeless(manager: &FieldManager) -> FieldManager {
-    FieldManager { time: None, ..manager.clone() }
+fn timeless(manager: FieldManager) -> FieldManager {
+    FieldManager { time: None, ..manager }
 }
 
 fn is_own(manager: &FieldManager) -> bool {
@@ -190,7 +179,7 @@ fn move_field(entries: &mut Vec<Value>, field: &str, managers: &[FieldManager]) 
     }
     let Some((path, from)) = cut else { return };
     for manager in managers.iter().filter(|manager| can_manage(manager)).take(MOST_MANAGERS) {
-        give(entries, path, &timeless(manager), &from);
+        give(entries, path, &timeless(manager.clone()), &from);
     }
     entries.retain(|entry| !(is_ours(entry) && is_bare(&entry["fieldsV1"])));
 }
@@ -218,7 +207,7 @@ fn is_bare(fields: &Value) -> bool {
 /// the version of `from`, the entry that had the field.
 fn give(entries: &mut Vec<Value>, path: &[&str], to: &FieldManager, from: &Value) {
     let is_theirs = |entry: &&mut Value| {
-        let is_same = manager(entry).is_some_and(|of| timeless(&of) == *to);
+        let is_same = manager(entry).is_some_and(|of| timeless(of) == *to);
         // an apply has one entry for all versions
         is_same && (to.operation == "Apply" || entry["apiVersion"] == from["apiVersion"])
     };

@@ -68,15 +68,18 @@ fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> boo
 /// Returns the field manager that has written a field last, or else a parent of the field as a
 /// whole. None: `metadata.managedFields` records neither.
 pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> {
-    let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
-    let has = |entry: &Value, which: OwnedPart| {
-        entry.get("fieldsV1").is_some_and(|fields| part(fields, keys_of(field)) == which)
+    managers_of(owner, field).into_iter().max_by_key(|manager| manager.time)
+}
+
+/// Returns the managers of a field or, if no manager has the field itself, of a parent that is
+/// managed as a whole.
+pub(super) fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
+    let entries = owner.at("metadata.managedFields").as_array();
+    let of = |which: OwnedPart| {
+        let is_of = |entry: &&Value| part(&entry["fieldsV1"], keys_of(field)) == which;
+        entries.into_iter().flatten().filter(is_of).filter_map(manager).collect::<Vec<_>>()
     };
-    let last = |which: OwnedPart| {
-        let with = entries.iter().filter(|entry| has(entry, which)).filter_map(manager);
-        with.max_by_key(|manager| manager.time)
-    };
-    last(OwnedPart::Itself).or_else(|| last(OwnedPart::Whole))
+    Some(of(OwnedPart::Itself)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(OwnedPart::Whole))
 }
 
 /// Returns the manager of an entry of `metadata.managedFields`. None: the entry names none that can

@@ -56,7 +56,7 @@ fn replicas() -> PauseRule {
 
 /// The managers of a field, in the order of their entries.
 fn managers(object: &Value, field: &str) -> Vec<FieldManager> {
-    managers_of(OwnerObject(object), field)
+    managers_of(OwnerObject(object), field).into_iter().map(timeless).collect()
 }
 
 /// Writes as the API server does: a client that changes the value of a field is its only manager from then on.
