@@ -10,6 +10,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
     discovery::{self, Scope, pinned_kind},
 };
+use tenure_policy::naming::group_of;
 use tenure_service::call::{ApiError, call};
 
 use super::{ObjectClient, of_kind};
@@ -48,15 +49,10 @@ impl<T> KindMap<T> {
     }
 }
 
-/// Returns the group of a reference. Empty for the core group.
-pub(super) fn group_of(owner: &OwnerReference) -> &str {
-    owner.api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
 /// Returns the key of the resource for versions of a kind that aren't served. No `apiVersion` has
 /// this form.
 pub(super) fn instead_of(owner: &OwnerReference) -> String {
-    format!("{}/", group_of(owner))
+    format!("{}/", group_of(&owner.api_version))
 }
 
 impl ObjectClient {

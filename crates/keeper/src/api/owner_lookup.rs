@@ -11,6 +11,7 @@ use serde_json::Value;
 use tenure_policy::{
     climb::{FoundOwner, OwnerLookup, OwnerState},
     creation::{PodClaim, claims_otherwise},
+    naming::group_of,
     owner_table::OwnerTable,
     pause::OwnerObject,
 };
@@ -19,7 +20,7 @@ use tenure_types::projection;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{ObjectClient, kinds::group_of};
+use super::ObjectClient;
 
 impl ObjectClient {
     /// Looks up an owner in `namespace`, for a pod with these labels. With a claim to be judged, an
@@ -34,7 +35,7 @@ impl ObjectClient {
     ) -> Result<OwnerLookup, ApiError> {
         let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
-            self.forbidden.lock().remove(group_of(owner), &owner.kind);
+            self.forbidden.lock().remove(group_of(&owner.api_version), &owner.kind);
         }
         match found {
             Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
@@ -61,7 +62,7 @@ impl ObjectClient {
     /// everything for a moment. Logs the first refusal.
     fn is_meant(&self, owner: &OwnerReference, why: &str) -> bool {
         let mut forbidden = self.forbidden.lock();
-        let (group, api_version, kind) = (group_of(owner), &owner.api_version, &owner.kind);
+        let (group, api_version, kind) = (group_of(&owner.api_version), &owner.api_version, &owner.kind);
         if let Some(since) = forbidden.get(group, kind) {
             return since.elapsed() >= MEANT_AFTER;
         }
