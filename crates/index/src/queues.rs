@@ -120,12 +120,12 @@ impl FamilyQueues {
         was_known
     }
 
-    /// Forgets all queues but these, and ends a list. Returns true if any was forgotten.
-    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
-        self.limits.clear();
-        let has_forgotten = self.tree.retain(names);
+    /// Forgets all queues but these, and ends a list.
+    pub fn retain(&mut self, names: &HashSet<String>) {
+        for name in self.others(names) {
+            self.delete(&name);
+        }
         self.end_list();
-        has_forgotten
     }
 
     /// Ends a list of all queues.
@@ -274,8 +274,8 @@ mod tests {
         let mut queues = FamilyQueues::default();
         applied(&mut queues, "a", json!({}));
         applied(&mut queues, "b", json!({}));
-        assert_eq!(queues.others(&HashSet::from(["b".to_owned()])), ["a"]);
-        assert!(queues.delete("a") && queues.tree().len() == 1);
+        queues.retain(&HashSet::from(["b".to_owned()]));
+        assert!(!queues.delete("a") && queues.tree().len() == 1);
         assert!(queues.delete("b") && !queues.delete("b") && queues.tree().is_empty());
     }
 }

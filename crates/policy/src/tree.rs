@@ -130,16 +130,6 @@ impl QueueTree {
         true
     }
 
-    /// Removes all queues but these. Returns true if any was removed.
-    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
-        let gone: Vec<Box<str>> =
-            self.queues().filter(|(name, _)| !names.contains(*name)).map(|(name, _)| name.into()).collect();
-        for name in &gone {
-            self.delete(name);
-        }
-        !gone.is_empty()
-    }
-
     /// Returns the number of queues that exist.
     pub const fn len(&self) -> usize {
         self.len

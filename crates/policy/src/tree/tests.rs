@@ -92,11 +92,3 @@ fn a_queue_that_is_not_named_takes_no_room() {
     assert!(tree.nodes.len() <= 2 && tree.ids.is_empty(), "{}", tree.nodes.len());
     assert!(tree.is_empty());
 }
-
-#[test]
-fn a_list_that_lacks_a_queue_ends_it() {
-    let mut tree = tree(&[("a", ""), ("b", "a")]);
-    assert!(tree.retain(&HashSet::from(["b".to_owned()])));
-    assert!(!tree.retain(&HashSet::from(["b".to_owned()])));
-    assert_eq!(path(&tree, "b").unwrap(), ["b"]);
-}
