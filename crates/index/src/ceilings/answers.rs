@@ -10,7 +10,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{expiry::Family, floor::Floors, judge::RunState, queue::NearestFields, ready::PodsReady};
-use tenure_types::{evidence::Evidence, extension::Extension, projection};
+use tenure_types::{evidence::Evidence, extension::Extension, projection, store::ObjectKey};
 
 use super::{
     CeilingIndex, Ceilings, Overlong, PodStanding, QueueReports, SeenPod, extensions::going_run, limits,
@@ -171,7 +171,7 @@ impl CeilingIndex {
     /// Reads a pod, with the index's record of the pod if there is one. None: the pod is in no
     /// queue.
     fn seen(&mut self, pod: &projection::Pod) -> Option<SeenPod> {
-        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+        let uid = Uid::of_object(&pod.metadata);
         let Ceilings { deadlines, terminating, .. } = &self.reader;
         let known = deadlines.get(uid).or_else(|| terminating.pod(uid));
         SeenPod::read_by(pod, &mut self.objects, known)
@@ -200,7 +200,7 @@ impl CeilingIndex {
         let below = |owner| seen.as_ref()?.standing_below(&mut self.objects, owner);
         let end_below = owner.and_then(below).and_then(|of| Some(of.expires?.0));
         let granted_end = granted.zip(seen.as_ref()).and_then(|(granted, seen)| self.end_with(seen, granted));
-        let root = owner.map(|owner| Uid::of(owner.uid.as_deref().unwrap_or_default()));
+        let root = owner.map(Uid::of_object);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let first_end = root.and_then(|root| self.first_end(namespace, root));
         let of = standing.as_ref();

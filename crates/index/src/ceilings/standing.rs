@@ -14,7 +14,9 @@ use tenure_policy::{
     ready::{NotReady, PodsReady},
     tree::QueueTree,
 };
-use tenure_types::{ExtendedDuration, duration::for_people, paused::ExceededCeiling, projection};
+use tenure_types::{
+    ExtendedDuration, duration::for_people, paused::ExceededCeiling, projection, store::ObjectKey,
+};
 
 use super::limits::{self, ignored_own};
 use crate::{
@@ -139,7 +141,7 @@ impl SeenPod {
     ) -> Option<Self> {
         let Interner { kinds, names, .. } = &mut objects.interner;
         let of = memberships(pod, kinds, |text| names.shared(text));
-        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+        let uid = Uid::of_object(&pod.metadata);
         Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner, known)?, of })
     }
 
@@ -167,7 +169,7 @@ impl SeenPod {
         objects: &mut ClusterObjects,
         owner: &ObjectMeta,
     ) -> Option<PodStanding> {
-        let uid = Uid::of(owner.uid.as_deref().unwrap_or_default());
+        let uid = Uid::of_object(owner);
         let root = if objects.owners.root(self.pod.controller) == Some(uid) {
             OwnCeilings::ceiling(owner)
         } else {

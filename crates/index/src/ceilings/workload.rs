@@ -7,7 +7,7 @@ use tenure_policy::{
     gang::{GangShape, PodProgress, progress},
     preemption::{QueuePlace, Workload},
 };
-use tenure_types::projection;
+use tenure_types::{projection, store::ObjectKey};
 
 use super::CeilingIndex;
 use crate::{Crew, GroupWorkload, PartId, Uid, podgroups::memberships};
@@ -34,7 +34,7 @@ impl CeilingIndex {
         let scheduled = pod.scheduled_at().map(|at| at.0);
         let place = QueuePlace::find(self.tree(), gangs.floor_queue(&memberships, own, scheduled));
         if let Some((group, of)) = gangs.workload(&memberships) {
-            let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+            let uid = Uid::of_object(&pod.metadata);
             let GroupWorkload { start, shape, .. } = group;
             let pods = group.count();
             let part = group.part(&pods, Crew::of(uid, &memberships));

@@ -23,6 +23,7 @@ use tenure_service::{
 use tenure_types::{
     devices::{DeviceClass, DeviceResources, DevicesByClass, ResourceClaim},
     room::PodWithRoom,
+    store::ObjectKey,
 };
 use tokio::time::{Instant, timeout};
 use tracing::warn;
@@ -116,7 +117,7 @@ impl DeviceReader {
         let devices = claim.devices();
         if !devices.is_empty() {
             let key = (claim.namespace().unwrap_or_default(), claim.name_any());
-            self.listed.insert(key, ReadClaim { uid: uid(claim), devices });
+            self.listed.insert(key, ReadClaim { uid: Uid::of_object(&claim.metadata), devices });
         }
     }
 
@@ -151,7 +152,7 @@ impl DeviceReader {
                 }
                 continue;
             };
-            claims.push(ReadClaim { uid: uid(&claim), devices: claim.devices() });
+            claims.push(ReadClaim { uid: Uid::of_object(&claim.metadata), devices: claim.devices() });
         }
         self.read_classes(claims.iter().flat_map(|claim| claim.devices.keys())).await?;
         let with_devices = claims.into_iter().filter(|claim| !claim.devices.is_empty());
@@ -193,10 +194,6 @@ impl DeviceReader {
         }
         Ok(None)
     }
-}
-
-fn uid(claim: &ResourceClaim) -> Uid {
-    Uid::of(claim.metadata.uid.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
