@@ -12,13 +12,13 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tenure_index::{CeilingIndex, MissingEvidence, Uid};
+use tenure_index::{CeilingIndex, MissingEvidence};
 use tenure_policy::{judge::TRIES, naming::reference, pause::DELETED_FULL, reason::EventReason};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Work, WorkLoop, WorkQueue},
+    work::{Lease, WorkLoop, WorkQueue},
 };
 use tenure_types::{keys, wait::Wait};
 use tokio::time::sleep;
@@ -30,6 +30,7 @@ use crate::{
     events::{DELETING, EventRecord},
     handles::Handles,
     limit::WriteLimit,
+    object_work::ObjectWork,
 };
 
 /// The time between two checks for pods that lack their evidence.
@@ -50,25 +51,6 @@ pub struct EvidenceWriter {
     pub retry_full: Wait,
 }
 
-/// A pod that lacks its evidence.
-#[derive(Debug)]
-struct PodWithoutEvidence(MissingEvidence);
-
-impl Work for PodWithoutEvidence {
-    type Key = Uid;
-    type Rank = ();
-
-    fn key(&self) -> Uid {
-        self.0.uid
-    }
-
-    fn namespace(&self) -> &str {
-        &self.0.namespace
-    }
-
-    fn rank(&self) {}
-}
-
 impl EvidenceWriter {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
@@ -78,10 +60,10 @@ impl EvidenceWriter {
     /// Looks for such pods every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
-        let fill = || {
-            queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(PodWithoutEvidence));
-        };
-        let note = async |lease: Lease<PodWithoutEvidence>| match self.note(&lease).await {
+        let work =
+            |pod: MissingEvidence| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
+        let fill = || queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(work));
+        let note = async |lease: Lease<ObjectWork<MissingEvidence>>| match self.note(&lease).await {
             Some(after) => lease.again(after),
             None => lease.failed_with(self.retry_full),
         };
@@ -91,8 +73,8 @@ impl EvidenceWriter {
 
     /// Annotates a pod, and returns the time until the next try. None: the pod has no room for the
     /// annotation. If the write has worked, the index won't name the pod any more.
-    async fn note(&self, lease: &Lease<PodWithoutEvidence>) -> Option<Duration> {
-        let MissingEvidence { uid, namespace, name, evidence, bounds_run } = &lease.work.0;
+    async fn note(&self, lease: &Lease<ObjectWork<MissingEvidence>>) -> Option<Duration> {
+        let MissingEvidence { uid, namespace, name, evidence, bounds_run } = &lease.work.of;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
         let evidence = json!(evidence).to_string();
@@ -131,8 +113,8 @@ impl EvidenceWriter {
     }
 
     /// Deletes a pod that has no room for the annotation, and logs the result.
-    async fn delete(&self, lease: &Lease<PodWithoutEvidence>, pod: &OwnerReference) {
-        let MissingEvidence { namespace, name, .. } = &lease.work.0;
+    async fn delete(&self, lease: &Lease<ObjectWork<MissingEvidence>>, pod: &OwnerReference) {
+        let MissingEvidence { namespace, name, .. } = &lease.work.of;
         match self.try_to_delete(lease, pod).await {
             Ok(true) => {
                 warn!(%namespace, pod = %name, "Deleted a pod that has no room for a note of what ends its run");
@@ -155,10 +137,10 @@ impl EvidenceWriter {
     /// aren't fresh: then nothing was done.
     async fn try_to_delete(
         &self,
-        lease: &Lease<PodWithoutEvidence>,
+        lease: &Lease<ObjectWork<MissingEvidence>>,
         pod: &OwnerReference,
     ) -> Result<bool, ApiError> {
-        let (namespace, Handles { objects, gate, .. }) = (lease.work.namespace(), &*self.handles);
+        let (namespace, Handles { objects, gate, .. }) = (&lease.work.namespace, &*self.handles);
         let found = lease.watch(objects.pod(namespace, &pod.name)).await?;
         self.limit.until_ready().await;
         if !gate.is_open() {

@@ -12,7 +12,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Spread, Work, WorkLimits, WorkLoop, WorkQueue},
+    work::{Lease, Spread, WorkLimits, WorkLoop, WorkQueue},
 };
 use tenure_types::wait::Wait;
 use tokio::time::sleep;
@@ -23,6 +23,7 @@ use crate::{
     api::{if_found, refer},
     handles::Handles,
     limit::WriteLimit,
+    object_work::ObjectWork,
 };
 
 /// The time between two checks for pods, and the least time between two writes of one pod.
@@ -37,25 +38,6 @@ pub struct FloorMarks {
     pub handles: Arc<Handles>,
     /// The limit of writes of marks.
     pub limit: WriteLimit,
-}
-
-/// A pod whose marks are to change.
-#[derive(Debug)]
-struct PodWithStaleMarks(StaleMarks);
-
-impl Work for PodWithStaleMarks {
-    type Key = Uid;
-    type Rank = ();
-
-    fn key(&self) -> Uid {
-        self.0.uid
-    }
-
-    fn namespace(&self) -> &str {
-        &self.0.namespace
-    }
-
-    fn rank(&self) {}
 }
 
 impl FloorMarks {
@@ -76,7 +58,9 @@ impl FloorMarks {
             let floors = config.floor_on_pods.then_some(&config.floors);
             let stale = cluster.with(|index| index.stale_marks(floors, self.handles.now()));
             is_idle.set(floors.is_none() && stale.is_empty());
-            queue.replace(stale.into_iter().map(PodWithStaleMarks));
+            let work =
+                |pod: StaleMarks| ObjectWork { uid: pod.uid, namespace: pod.namespace.to_string(), of: pod };
+            queue.replace(stale.into_iter().map(work));
         };
         let more = async || {
             if is_idle.get() {
@@ -91,8 +75,8 @@ impl FloorMarks {
 
     /// Changes the marks of one pod, and logs a failure: as a warning only the first of a
     /// namespace.
-    async fn mark(&self, lease: Lease<PodWithStaleMarks>) {
-        let StaleMarks { namespace, name, .. } = &lease.work.0;
+    async fn mark(&self, lease: Lease<ObjectWork<StaleMarks>>) {
+        let StaleMarks { namespace, name, .. } = &lease.work.of;
         match self.try_to_mark(&lease).await {
             Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading) => {
                 lease.again(POLL_INTERVAL);
@@ -112,8 +96,8 @@ impl FloorMarks {
 
     /// Changes the marks of a pod. Does nothing if another pod has its name, if the marks are right
     /// by now, or if the watches aren't fresh.
-    async fn try_to_mark(&self, lease: &Lease<PodWithStaleMarks>) -> Result<(), ApiError> {
-        let StaleMarks { uid, namespace, name, is_protected } = &lease.work.0;
+    async fn try_to_mark(&self, lease: &Lease<ObjectWork<StaleMarks>>) -> Result<(), ApiError> {
+        let StaleMarks { uid, namespace, name, is_protected } = &lease.work.of;
         let (objects, pod) = (&self.handles.objects, refer("v1", "Pod", name, &uid.text()));
         let found = if_found(lease.watch(objects.get(namespace, &pod)).await)?;
         let is_same = |uid_found: &str| Uid::of(uid_found) == *uid;

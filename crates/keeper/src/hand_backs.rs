@@ -16,13 +16,15 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Work, WorkLoop, WorkQueue},
+    work::{Lease, WorkLoop, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{action::ConflictRetries, api::refer, handles::Handles, limit::WriteLimit};
+use crate::{
+    action::ConflictRetries, api::refer, handles::Handles, limit::WriteLimit, object_work::ObjectWork,
+};
 
 /// The least time between two checks for notes: a busy cluster changes all the time.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -37,25 +39,6 @@ pub struct HandBackController {
     pub limit: WriteLimit,
 }
 
-/// An owner that bears a note.
-#[derive(Debug)]
-struct HandingBack(OwedHandBack);
-
-impl Work for HandingBack {
-    type Key = Uid;
-    type Rank = ();
-
-    fn key(&self) -> Uid {
-        Uid::of(&self.0.uid)
-    }
-
-    fn namespace(&self) -> &str {
-        &self.0.namespace
-    }
-
-    fn rank(&self) {}
-}
-
 impl HandBackController {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
@@ -66,7 +49,11 @@ impl HandBackController {
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, gate, .. } = &*self.handles;
         let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
-        let fill = || queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(HandingBack));
+        let work = |owner: OwedHandBack| {
+            let (uid, namespace) = (Uid::of(&owner.uid), owner.namespace.to_string());
+            ObjectWork { uid, namespace, of: owner }
+        };
+        let fill = || queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(work));
         let more = async || {
             sleep(POLL_INTERVAL).await;
             changes.next().await;
@@ -76,8 +63,8 @@ impl HandBackController {
     }
 
     /// Hands the fields of one owner back, and logs the result.
-    async fn handle(&self, lease: Lease<HandingBack>) {
-        let OwedHandBack { uid, name, namespace, source } = &lease.work.0;
+    async fn handle(&self, lease: Lease<ObjectWork<OwedHandBack>>) {
+        let OwedHandBack { uid, name, namespace, source } = &lease.work.of;
         let Some(resource) = self.handles.cluster.kind(*source) else { return lease.again(RETRY) };
         let owner = refer(&resource.api_version, &resource.kind, name, uid);
         let mut conflicts = ConflictRetries::default();
@@ -107,7 +94,7 @@ impl HandBackController {
         &self,
         namespace: &str,
         owner: &OwnerReference,
-        lease: &Lease<HandingBack>,
+        lease: &Lease<ObjectWork<OwedHandBack>>,
     ) -> Result<bool, ApiError> {
         self.limit.until_ready().await;
         let found = lease.watch(self.handles.objects.live(namespace, owner)).await?;

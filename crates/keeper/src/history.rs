@@ -18,13 +18,13 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Work, WorkLoop, WorkQueue},
+    work::{Lease, WorkLoop, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit};
+use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, object_work::ObjectWork};
 
 /// The time between two checks for surplus Jobs.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -41,25 +41,6 @@ pub struct PausedHistory {
     pub exempt_namespaces: Vec<String>,
 }
 
-/// A paused Job that must be deleted.
-#[derive(Debug)]
-struct SurplusJob(Paused);
-
-impl Work for SurplusJob {
-    type Key = Uid;
-    type Rank = ();
-
-    fn key(&self) -> Uid {
-        Uid::of(&self.0.uid)
-    }
-
-    fn namespace(&self) -> &str {
-        &self.0.namespace
-    }
-
-    fn rank(&self) {}
-}
-
 impl PausedHistory {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
@@ -69,8 +50,12 @@ impl PausedHistory {
     /// Looks for surplus Jobs every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
-        let fill = || queue.replace(self.surplus().into_iter().map(SurplusJob));
-        let delete = async |lease: Lease<SurplusJob>| {
+        let work = |job: Paused| {
+            let (uid, namespace) = (Uid::of(&job.uid), job.namespace.to_string());
+            ObjectWork { uid, namespace, of: job }
+        };
+        let fill = || queue.replace(self.surplus().into_iter().map(work));
+        let delete = async |lease: Lease<ObjectWork<Paused>>| {
             let after = self.delete(&lease).await;
             lease.again(after);
         };
@@ -91,8 +76,8 @@ impl PausedHistory {
 
     /// Deletes a Job, and returns the time until the next try. If the deletion has worked, the
     /// index won't name the Job any more.
-    async fn delete(&self, lease: &Lease<SurplusJob>) -> Duration {
-        let Paused { namespace, name, .. } = &lease.work.0;
+    async fn delete(&self, lease: &Lease<ObjectWork<Paused>>) -> Duration {
+        let Paused { namespace, name, .. } = &lease.work.of;
         match self.try_to_delete(lease).await {
             Ok(Some((cron_job, job))) => {
                 let most = self.handles.config.get().paused_history_limit.unwrap_or_default();
@@ -123,9 +108,9 @@ impl PausedHistory {
     /// None: the Job must not be deleted any more, or the watches aren't fresh.
     async fn try_to_delete(
         &self,
-        lease: &Lease<SurplusJob>,
+        lease: &Lease<ObjectWork<Paused>>,
     ) -> Result<Option<(OwnerReference, ObjectReference)>, ApiError> {
-        let Paused { namespace, name, uid, source, .. } = &lease.work.0;
+        let Paused { namespace, name, uid, source, .. } = &lease.work.of;
         let Handles { objects, cluster, config, gate, .. } = &*self.handles;
         let Some(kind) = cluster.kind(*source) else { return Ok(None) };
         let job = refer(&kind.api_version, &kind.kind, name, uid);

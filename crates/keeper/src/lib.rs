@@ -21,6 +21,7 @@ mod history;
 mod ledger;
 mod messages;
 mod metrics;
+mod object_work;
 mod outbox;
 mod owner_watches;
 mod pod_notices;

@@ -12,13 +12,13 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Work, WorkLoop, WorkQueue},
+    work::{Lease, WorkLoop, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::refer, handles::Handles, limit::WriteLimit};
+use crate::{api::refer, handles::Handles, limit::WriteLimit, object_work::ObjectWork};
 
 /// The time between two checks, and between two tries for a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -28,25 +28,6 @@ pub struct Terminations {
     pub handles: Arc<Handles>,
     /// The limit of deletions.
     pub limit: WriteLimit,
-}
-
-/// A pod whose grace period must be shortened.
-#[derive(Debug)]
-struct Shortening(Overlong);
-
-impl Work for Shortening {
-    type Key = Uid;
-    type Rank = ();
-
-    fn key(&self) -> Uid {
-        self.0.uid
-    }
-
-    fn namespace(&self) -> &str {
-        &self.0.namespace
-    }
-
-    fn rank(&self) {}
 }
 
 impl Terminations {
@@ -61,9 +42,10 @@ impl Terminations {
         let fill = || {
             let (now, longest) = (self.handles.now(), self.handles.longest_termination);
             let overlong = self.handles.cluster.with(|index| index.overlong(now, longest));
-            queue.replace(overlong.into_iter().map(Shortening));
+            let work = |pod: Overlong| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
+            queue.replace(overlong.into_iter().map(work));
         };
-        let shorten = async |lease: Lease<Shortening>| {
+        let shorten = async |lease: Lease<ObjectWork<Overlong>>| {
             self.shorten(&lease).await;
             // the index doesn't name a shortened pod any more by then
             lease.again(POLL_INTERVAL);
@@ -73,8 +55,8 @@ impl Terminations {
     }
 
     /// Shortens the grace period of one pod, and logs the result.
-    async fn shorten(&self, lease: &Lease<Shortening>) {
-        let Overlong { namespace, name, .. } = &lease.work.0;
+    async fn shorten(&self, lease: &Lease<ObjectWork<Overlong>>) {
+        let Overlong { namespace, name, .. } = &lease.work.of;
         match self.try_to_shorten(lease).await {
             Ok(Some(Overlong { left, allowed, .. })) => {
                 self.handles.metrics.shortened.inc();
@@ -97,8 +79,11 @@ impl Terminations {
 
     /// Deletes a pod again with the grace period that is allowed, and returns the pod. None: right
     /// before the write, the pod doesn't terminate for too long, or the watches aren't fresh.
-    async fn try_to_shorten(&self, lease: &Lease<Shortening>) -> Result<Option<Overlong>, ApiError> {
-        let Overlong { uid, namespace, name, .. } = &lease.work.0;
+    async fn try_to_shorten(
+        &self,
+        lease: &Lease<ObjectWork<Overlong>>,
+    ) -> Result<Option<Overlong>, ApiError> {
+        let Overlong { uid, namespace, name, .. } = &lease.work.of;
         let mut terminating = refer("v1", "Pod", name, "");
         let found = lease.watch(self.handles.objects.get(namespace, &terminating)).await?.metadata.uid;
         terminating.uid = found.filter(|found| Uid::of(found) == *uid).ok_or(ApiError::NotFound)?;
