@@ -5,7 +5,6 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use jiff::Timestamp;
 use kube::core::ApiResource;
 use serde_json::Value;
 use tenure_policy::{
@@ -72,9 +71,7 @@ impl ChangeCommand for Deactivate {
 /// counts. None: there is no rule.
 fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let ChangeSubject { object, found, clock, .. } = subject;
-    // a record is read back to the millisecond
-    let now = clock.now();
-    let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+    let at = pause::whole_millisecond(clock.now());
     let (family, queue) = queue_of(found.0).unwrap_or((Family::Runai, ""));
     let record = |rule: &PauseRule| {
         let plan = PausePlan { reason: DEACTIVATED, at, until: ResumeCondition::Activated };

@@ -17,7 +17,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tenure_policy::extension;
+use tenure_policy::{extension, pause::whole_millisecond};
 use tenure_types::{
     ExtendedDuration,
     extension::{Extension, ExtensionState},
@@ -196,8 +196,7 @@ impl ReviewerDecision {
             } else {
                 (ExtensionState::Denied, "denied:".into())
             };
-            let now = cluster.clock.now();
-            let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+            let at = whole_millisecond(cluster.clock.now());
             let status = json!({
                 "state": state, "by": user, "at": at, "message": self.message,
                 "granted": self.is_approval.then_some(&granted),

@@ -21,7 +21,7 @@ use tenure_policy::{
     extension::{self, ExtensionDecision, RequestedRun},
     naming::reference,
     owner_table::is_subdomain,
-    pause::EVENT_REPAIR,
+    pause::{EVENT_REPAIR, whole_millisecond},
 };
 use tenure_service::{
     call::ApiError,
@@ -318,7 +318,7 @@ fn step_at(extension: &Extension) -> Option<Timestamp> {
 
 /// Returns the time of a decision as text, in whole milliseconds.
 fn at(now: Timestamp) -> String {
-    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now).to_string()
+    whole_millisecond(now).to_string()
 }
 
 /// Returns the workload as a reference to an owner.

@@ -48,7 +48,7 @@ pub use messages::{
 };
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
-pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
+pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition, whole_millisecond};
 pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 pub use returns::{Return, ReturnPatch, may_be_dropped, stays};
 use reversal::{OwnedPart, part};

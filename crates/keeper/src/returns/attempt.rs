@@ -3,7 +3,6 @@
 //! The `Requeuer` calls `resume` for each owner that is due. Tenants can write the record of a
 //! pause, so a return only sets fields that the owner table has.
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 use tenure_index::Paused;
@@ -127,8 +126,7 @@ impl Requeuer {
         }
         let at = self.handles.now();
         let returned = ReturnRecord {
-            // in milliseconds, as it is read back
-            at: Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at),
+            at: pause::whole_millisecond(at),
             early: is_early,
             reactivated: back == Return::Reactivate,
         };

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     notice::NoticePoints,
-    pause::{Announcement, OwnerObject},
+    pause::{Announcement, OwnerObject, whole_millisecond},
 };
 
 /// Returns the notice that is due on `object`. [`Act::Leave`] if the object is gone, being deleted
@@ -85,7 +85,7 @@ fn decide(
         return (if ours { NoticeChange::Clear } else { NoticeChange::Keep }, None);
     }
     let notice = || {
-        let given = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let given = whole_millisecond(now);
         (NoticeChange::Set(Announcement { end, given: Some(given) }), Some(given))
     };
     // an end that has passed, and wasn't announced for these pods, is of an earlier run

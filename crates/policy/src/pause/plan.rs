@@ -76,7 +76,7 @@ impl PausePlan {
         let until = slice_delay.map_or(ResumeCondition::Resumed, |delay| {
             candidate.back(candidate.state.count, delay.to_signed())
         });
-        Self { reason: MAX_DURATION_EXCEEDED, at: candidate.at(), until }
+        Self { reason: MAX_DURATION_EXCEEDED, at: whole_millisecond(candidate.now), until }
     }
 
     /// Plans the pause of a workload that wasn't ready in time. The workload comes back after its
@@ -93,22 +93,23 @@ impl PausePlan {
             }
             None => (WORKLOAD_INACTIVE, ResumeCondition::Activated),
         };
-        Self { reason, at: candidate.at(), until }
+        Self { reason, at: whole_millisecond(candidate.now), until }
     }
 }
 
 impl PauseCandidate {
-    /// Returns the present time in whole milliseconds.
-    fn at(&self) -> Timestamp {
-        Timestamp::from_millisecond(self.now.as_millisecond()).unwrap_or(self.now)
-    }
-
     /// Returns the condition of a return after `wait`. A time beyond the last timestamp becomes the
     /// last timestamp.
     fn back(&self, count: u32, wait: SignedDuration) -> ResumeCondition {
-        let requeue_at = Some(self.at().checked_add(wait).unwrap_or(Timestamp::MAX));
+        let requeue_at = Some(whole_millisecond(self.now).checked_add(wait).unwrap_or(Timestamp::MAX));
         ResumeCondition::Requeued(RequeueState { count, requeue_at, priority: self.priority })
     }
+}
+
+/// Cuts a time to milliseconds, as annotations and statuses have it: it is read back as it was
+/// written.
+pub fn whole_millisecond(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
 }
 
 #[cfg(test)]
