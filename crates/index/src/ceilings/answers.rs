@@ -197,7 +197,7 @@ impl CeilingIndex {
         self.reschedule();
         let seen = self.seen(pod);
         let standing = seen.as_ref().and_then(|seen| seen.standing(self));
-        let below = |owner| seen.as_ref()?.standing_below(&mut self.objects, owner);
+        let below = |owner| seen.as_ref()?.standing_by(&mut self.objects, Some(owner));
         let end_below = owner.and_then(below).and_then(|of| Some(of.expires?.0));
         let granted_end = granted.zip(seen.as_ref()).and_then(|(granted, seen)| self.end_with(seen, granted));
         let root = owner.map(Uid::of_object);

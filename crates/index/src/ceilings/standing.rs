@@ -153,41 +153,23 @@ impl SeenPod {
     /// Computes the pod's standing by the queues, `PodGroup`s and owners that are known. None: the
     /// pod is in no queue.
     pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<PodStanding> {
-        self.standing_by(&mut model.objects)
+        self.standing_by(&mut model.objects, None)
     }
 
-    /// Computes the pod's standing, with the ceiling of the root owner that the index knows.
-    pub(super) fn standing_by(&self, objects: &mut ClusterObjects) -> Option<PodStanding> {
-        let root = objects.owners.own_ceiling(self.pod.controller);
-        self.standing_with(objects, root)
-    }
-
-    /// Computes the pod's standing by one of its owners, as that owner was just read. Only the
-    /// ceiling of the root owner counts.
-    pub(super) fn standing_below(
+    /// Computes the pod's standing. `owner` is one of the pod's owners, as it was just read: if it is
+    /// the root owner, its ceiling counts in place of the one that the index knows. None: the pod is
+    /// in no queue.
+    pub(super) fn standing_by(
         &self,
         objects: &mut ClusterObjects,
-        owner: &ObjectMeta,
+        owner: Option<&ObjectMeta>,
     ) -> Option<PodStanding> {
-        let uid = Uid::of_object(owner);
-        let root = if objects.owners.root(self.pod.controller) == Some(uid) {
-            OwnCeilings::ceiling(owner)
-        } else {
-            objects.owners.own_ceiling(self.pod.controller)
-        };
-        self.standing_with(objects, root)
-    }
-
-    /// Computes the pod's standing if its root owner notes the ceiling `root`. None: the pod is in
-    /// no queue.
-    fn standing_with(
-        &self,
-        objects: &mut ClusterObjects,
-        root: Option<SignedDuration>,
-    ) -> Option<PodStanding> {
+        let (owners, controller) = (&objects.owners, self.pod.controller);
+        let root = owner.filter(|owner| owners.root(controller) == Some(Uid::of_object(owner)));
+        let own = root.map_or_else(|| owners.own_ceiling(controller), OwnCeilings::ceiling);
         objects.gangs.compute();
         let of_groups = objects.gangs.of(&self.of);
-        let standing = limits::standing_below(objects, root, (self.uid, &self.pod), of_groups);
+        let standing = limits::standing_below(objects, own, (self.uid, &self.pod), of_groups);
         standing.first_queue().is_some().then_some(standing)
     }
 
@@ -199,7 +181,7 @@ impl SeenPod {
         rules: Option<PodsReady>,
         is_exempt: bool,
     ) -> Option<RunPlace> {
-        let standing = self.standing_by(objects)?;
+        let standing = self.standing_by(objects, None)?;
         let ready_until = limits::ready_until(objects, rules, &self.pod, &standing);
         // pods may name any queue: usage by queue has only queues that exist, and the empty name
         // for all others

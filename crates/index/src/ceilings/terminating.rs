@@ -100,7 +100,7 @@ impl Termination {
     /// Returns the end of the run by the pod's ceiling. None: the end isn't past, or no ceiling
     /// applies.
     fn expired_by(&self, objects: &mut ClusterObjects, now: Timestamp) -> Option<Timestamp> {
-        let (end, _) = self.pod.standing_by(objects)?.expires?;
+        let (end, _) = self.pod.standing_by(objects, None)?.expires?;
         (end < now).then_some(end)
     }
 }
