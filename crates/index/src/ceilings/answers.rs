@@ -342,14 +342,15 @@ impl CeilingIndex {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use serde_json::{Value, json};
     use tenure_types::{paused::ExceededCeiling, podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::{AnnotatedKind, CeilingOptions, IneffectiveReason};
 
-    fn pod(name: &str, more: &Value) -> projection::Pod {
+    /// A pod of the name that was put on a node five seconds after it was created.
+    pub fn pod(name: &str, more: &Value) -> projection::Pod {
         let mut metadata = json!({
             "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"kai.scheduler/queue": "own"},

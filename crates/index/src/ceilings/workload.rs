@@ -52,22 +52,11 @@ impl CeilingIndex {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
-    use crate::CeilingOptions;
-
-    fn pod(name: &str, more: &Value) -> projection::Pod {
-        let mut metadata = json!({
-            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"kai.scheduler/queue": "own"},
-        });
-        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let condition =
-            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"});
-        serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": [condition]}})).unwrap()
-    }
+    use crate::{CeilingOptions, ceilings::answers::tests::pod};
 
     #[test]
     fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
