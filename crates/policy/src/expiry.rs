@@ -8,7 +8,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{ExtendedDuration, Grammar, projection::Pod};
 
-use crate::{naming::group_of, start::whole_second};
+use crate::{naming::group_of, start::second_down};
 
 pub use crate::family::{Family, FamilyRow, PerFamily};
 
@@ -158,7 +158,7 @@ impl PolicyChange {
         has_notice: bool,
     ) -> Option<Timestamp> {
         let after = after?;
-        let is_younger = since.is_none_or(|since| since >= whole_second(self.at));
+        let is_younger = since.is_none_or(|since| since >= second_down(self.at));
         if is_younger || before.is_some_and(|before| before <= after) {
             return None;
         }

@@ -3,7 +3,7 @@
 //! The index counts, and the keeper writes the parts that differ. In v2, which has no field for the
 //! counts, they are an annotation.
 
-use jiff::{SignedDuration, Timestamp, Unit};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Map, Value, json};
 use tenure_types::{
@@ -15,6 +15,7 @@ use tenure_types::{
 use crate::{
     floor::Floors,
     runs::Runs,
+    start::{second_down, second_up},
     tree::{QueueId, QueueTree},
 };
 
@@ -115,12 +116,12 @@ impl QueueReport {
     ) -> Option<Condition> {
         let (status, reason, message) = self.place.as_ref()?.words();
         let before = observed.ready.read().filter(|before: &Condition| before.status == status);
-        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let now = Time(second_down(now));
         Some(Condition {
             type_: READY.into(),
             status: status.into(),
             observed_generation: generation,
-            last_transition_time: before.map_or(Time(now), |before| before.last_transition_time),
+            last_transition_time: before.map_or(now, |before| before.last_transition_time),
             reason: reason.into(),
             message,
         })
@@ -193,7 +194,7 @@ impl QueueReport {
             "runs": self.runs.written(),
         });
         let mut own = Map::from_iter([("workloads".to_owned(), workloads)]);
-        own.extend(self.next_expiry.map(|at| ("nextExpiry".to_owned(), json!(whole_second(at).to_string()))));
+        own.extend(self.next_expiry.map(|at| ("nextExpiry".to_owned(), json!(second_up(at).to_string()))));
         own
     }
 }
@@ -212,12 +213,6 @@ pub fn longest_floor(floors: &Floors, tree: &QueueTree, queue: QueueId) -> Signe
 pub fn protected_until(start: Timestamp, floor: SignedDuration, now: Timestamp) -> Option<Timestamp> {
     let end = start.checked_add(floor).unwrap_or(Timestamp::MAX);
     (!floor.is_zero() && now < end).then_some(end)
-}
-
-/// Rounds up to a whole second, so that the written time is never before the real one.
-fn whole_second(at: Timestamp) -> Timestamp {
-    let up = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Ceil);
-    at.round(up).unwrap_or(at)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::start::whole_second;
+use crate::start::second_down;
 
 /// The most times that a status shows.
 const MOST: usize = 10;
@@ -47,7 +47,7 @@ impl Runs {
             let last = number.saturating_mul(all).checked_div(shown).unwrap_or_default();
             let Some(start) = last.checked_sub(1).and_then(|place| starts.get(place)) else { continue };
             let time =
-                whole_second(*start).checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
+                second_down(*start).checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
             let workloads = starts.partition_point(|start| *start < time);
             let before = EarlierStarts { time, workloads: u32::try_from(workloads).unwrap_or(u32::MAX) };
             if times.last().is_none_or(|last| last.time < time) {

@@ -7,7 +7,7 @@
 //! The index derives starts here, the keeper writes the stamps, and the webhook reviews stamps by
 //! the same bounds.
 
-use jiff::{SignedDuration, Timestamp, Unit};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_types::{ExtendedDuration, keys};
 
@@ -71,8 +71,8 @@ impl RunFacts {
     /// can't be true. None: there is nothing to write, or the clock hasn't reached the start. A
     /// stamp of an earlier time would end the run early.
     pub fn to_stamp(&self, now: Timestamp) -> Option<Timestamp> {
-        let start = whole_second(self.start().filter(|start| *start <= now)?);
-        (self.stamp.map(whole_second) != Some(start)).then_some(start)
+        let start = second_down(self.start().filter(|start| *start <= now)?);
+        (self.stamp.map(second_down) != Some(start)).then_some(start)
     }
 
     /// Returns the time to which a start is set back that only a stamp shows, and that is further
@@ -82,13 +82,13 @@ impl RunFacts {
     /// show is never set back: they can't be forged, so the clock is behind.
     pub fn set_back(&self, now: Timestamp) -> Option<Timestamp> {
         let is_ahead = self.shown.is_none() && !is_about(self.start()?, now);
-        is_ahead.then(|| whole_second(now)).into_iter().chain(self.first_scheduled.filter(|_| is_ahead)).max()
+        is_ahead.then(|| second_down(now)).into_iter().chain(self.first_scheduled.filter(|_| is_ahead)).max()
     }
 
     /// Returns the stamp if it is of the present run. No pod of this run existed when an earlier
     /// run was stamped.
     fn present_stamp(&self) -> Option<Timestamp> {
-        let oldest = whole_second(self.oldest?);
+        let oldest = second_down(self.oldest?);
         self.stamp.filter(|stamp| Some(*stamp) != self.left && *stamp >= oldest)
     }
 }
@@ -98,10 +98,14 @@ pub(crate) fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
     stamp.duration_since(shown) <= SKEW
 }
 
-/// Rounds down to whole seconds, as stamps are written: so a stamp is never later than the start.
-pub(crate) fn whole_second(at: Timestamp) -> Timestamp {
-    let cut = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor);
-    at.round(cut).unwrap_or(at)
+/// Rounds down to a whole second, as the API writes times: so a stamp is never later than the start.
+pub fn second_down(at: Timestamp) -> Timestamp {
+    at.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor)).unwrap_or(at)
+}
+
+/// Rounds up to a whole second, so that a written time is never before the real one.
+pub(crate) fn second_up(at: Timestamp) -> Timestamp {
+    at.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Ceil)).unwrap_or(at)
 }
 
 /// Reads the stamp of a `PodGroup`. None: it has no stamp. An error is the text that can't be read.
@@ -117,7 +121,7 @@ pub fn read(text: &str) -> Option<Timestamp> {
 
 /// Returns a stamp in the form that other programs write: whole seconds, UTC.
 pub fn write(at: Timestamp) -> String {
-    whole_second(at).to_string()
+    second_down(at).to_string()
 }
 
 /// True for a time in UTC in RFC 3339. Other programs that read stamps accept no other form.

@@ -14,7 +14,12 @@ use tenure_types::{
     usage_record::UsageEnd,
 };
 
-use crate::{deletion::DeletionTimes, expiry::Family, ready::since};
+use crate::{
+    deletion::DeletionTimes,
+    expiry::Family,
+    ready::since,
+    start::{second_down, second_up},
+};
 
 pub use totals::UsageTotals;
 
@@ -139,9 +144,7 @@ pub struct EndedRun {
 /// `seen.now`, rounded up to a second: the API server's times are whole seconds.
 pub fn ended(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> EndedRun {
     let at = ended_at(run, evidence, seen);
-    let second = Timestamp::from_second(seen.now.as_second()).unwrap_or(seen.now);
-    let latest = if second < seen.now { second.saturating_add(SECOND).unwrap_or(seen.now) } else { second };
-    let ran = at.min(latest).max(run.started).duration_since(run.started);
+    let ran = at.min(second_up(seen.now)).max(run.started).duration_since(run.started);
     EndedRun { end: end(run, evidence, at), ran }
 }
 
@@ -155,9 +158,8 @@ fn ended_at(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> Timestamp {
         }
         None => seen.change,
     };
-    let at = run.stopped.unwrap_or_else(|| if run.finished.is_some() { seen.change } else { gone() });
     // the time of the binding is cut to the second as well
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
+    second_down(run.stopped.unwrap_or_else(|| if run.finished.is_some() { seen.change } else { gone() }))
 }
 
 /// Returns the kind of an end at a time. A run that was deleted before it finished was ended by the

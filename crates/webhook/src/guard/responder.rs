@@ -15,7 +15,10 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tenure_policy::guard::{GuardVerdict, Hold, Operation, VerdictReason};
+use tenure_policy::{
+    guard::{GuardVerdict, Hold, Operation, VerdictReason},
+    start::second_down,
+};
 use tenure_service::{
     call::{ApiError, call},
     limit::{WriteLimit, write_limit},
@@ -145,7 +148,7 @@ impl ResponderEntry {
     fn answer(&self, GuardVerdict { reason, hold, .. }: &GuardVerdict, now: Timestamp) -> Option<Value> {
         // the API keeps whole seconds, and no time may be before the start
         let start = self.start_time?;
-        let now = seconds(now).max(start).max(self.heartbeat_time.unwrap_or(Timestamp::MIN));
+        let now = second_down(now).max(start).max(self.heartbeat_time.unwrap_or(Timestamp::MIN));
         let Some(Hold { until, message, .. }) = hold else {
             let is_certain = match reason {
                 VerdictReason::Syncing => false,
@@ -158,17 +161,12 @@ impl ResponderEntry {
             let message = "tenure: the pod isn't protected, and may be evicted";
             return Some(json!({"heartbeatTime": now, "completionTime": now, "message": message}));
         };
-        let until = until.map(seconds).filter(|until| *until > now && until.duration_since(now) < LONGEST);
+        let until = until.map(second_down).filter(|at| *at > now && at.duration_since(now) < LONGEST);
         let is_within = |time| self.heartbeat_time.is_some_and(|at| now.duration_since(at) < time);
         let is_same = is_within(LEAST) || (is_within(HEARTBEAT) && self.expected_completion_time == until);
         let answer = json!({"heartbeatTime": now, "expectedCompletionTime": until, "message": message});
         (!is_same).then_some(answer)
     }
-}
-
-/// Cuts a time to whole seconds.
-fn seconds(at: Timestamp) -> Timestamp {
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 /// Responds to Evictions by the verdicts of a guard.
