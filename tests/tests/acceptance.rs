@@ -1,4 +1,4 @@
-//! The pages of `docs/acceptance`, `docs/floors.md` and `docs/kai.md` name tests that exist, and a test for each item.
+//! The pages of `docs/acceptance` and `docs/kai.md` name tests that exist, and a test for each item.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
@@ -14,9 +14,7 @@ fn workspace() -> PathBuf {
 /// Each page, with its name.
 fn pages() -> Vec<(String, String)> {
     let listed = fs::read_dir(workspace().join("docs/acceptance")).unwrap();
-    let paths = listed
-        .map(|entry| entry.unwrap().path())
-        .chain(["docs/floors.md", "docs/kai.md"].map(|page| workspace().join(page)));
+    let paths = listed.map(|entry| entry.unwrap().path()).chain([workspace().join("docs/kai.md")]);
     paths.map(|path| (path.display().to_string(), fs::read_to_string(path).unwrap())).collect()
 }
 
