@@ -81,7 +81,7 @@ failover: ## Kill, stop and cut off the leader of two keepers, 20 times each, wh
 	$(CARGO) test --workspace --locked --test requeue -- --ignored --nocapture
 
 .PHONY: faults
-faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_KIND and FAULTS_SEED choose one (docs/faults.md)
+faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_KIND and FAULTS_SEED choose one (docs/acceptance/faults.md)
 	FAULTS_KIND="$(FAULTS_KIND)" FAULTS_SEED="$(FAULTS_SEED)" FAULTS_SEEDS="$(FAULTS_SEEDS)" FAULTS_AT_A_TIME="$(FAULTS_AT_A_TIME)" \
 		$(CARGO) test --workspace --locked --test faults -- no_fault_of_any_kind_breaks_a_rule --ignored --nocapture
 

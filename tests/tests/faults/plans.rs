@@ -56,7 +56,8 @@ async fn no_fault_of_any_kind_breaks_a_rule() {
 
 #[test]
 fn the_page_about_faults_has_each_kind_and_no_other() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/faults.md")).unwrap();
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/acceptance/faults.md")).unwrap();
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let expected: Vec<String> = kinds::ALL
         .iter()
