@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use tenure_types::projection::Pod;
 
-use crate::{kueue, naming::group_of, owner_table::OwnerTable};
+use crate::{expiry::exemption_by, kueue, naming::group_of, owner_table::OwnerTable};
 
 /// The cluster's answer about an owner. A timeout or a server error is no answer: the caller asks
 /// again before it decides.
@@ -239,9 +239,9 @@ fn is(owner: &OwnerReference, (group, kind): (&str, &str)) -> bool {
     owner.kind == kind && group_of(&owner.api_version) == group
 }
 
-/// True for the kinds whose pods are never touched: `DaemonSet` and `Node`.
+/// True for the kinds whose pods are never touched.
 fn exempts(owner: &OwnerReference) -> bool {
-    is(owner, ("apps", "DaemonSet")) || is(owner, NODE)
+    exemption_by(owner).is_some()
 }
 
 /// Returns the controller from which a pod's climb starts. A node controls only its static pods,

@@ -6,6 +6,7 @@
 //! them.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::{ExtendedDuration, Grammar, projection::Pod};
 
 use crate::{naming::group_of, start::second_down};
@@ -92,10 +93,15 @@ pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
 /// Returns the exemption that a pod claims by its controller reference. The exemption holds only if
 /// that owner exists, because any tenant may write an owner reference. None: the pod claims none.
 pub fn claimed(pod: &Pod) -> Option<Exemption> {
-    let owner = pod.controller()?;
-    match (group_of(&owner.api_version), owner.kind.as_str()) {
+    exemption_by(pod.controller()?).filter(|of| *of != Exemption::StaticPod || pod.is_mirror())
+}
+
+/// Returns the exemption that a controller gives its pods if it exists. A node exempts only mirrors
+/// of static pods. None: the pods of this kind aren't exempt.
+pub fn exemption_by(controller: &OwnerReference) -> Option<Exemption> {
+    match (group_of(&controller.api_version), controller.kind.as_str()) {
         ("apps", "DaemonSet") => Some(Exemption::DaemonSet),
-        ("", "Node") if pod.is_mirror() => Some(Exemption::StaticPod),
+        ("", "Node") => Some(Exemption::StaticPod),
         _ => None,
     }
 }

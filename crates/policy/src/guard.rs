@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use tenure_types::projection::Pod;
 
 use crate::{
+    expiry::{Exemption, exemption_by},
     gang::PodProgress,
     preemption::{Preemptor, Rule, Rules, Victim},
 };
@@ -209,14 +210,14 @@ impl GuardVerdict {
 /// Returns the reason why a pod may go in spite of any protection, by its own record. None: its
 /// protection counts.
 pub fn spared(pod: &Pod) -> Option<VerdictReason> {
-    let of_node = || pod.controller().is_some_and(|owner| owner.api_version == "v1" && owner.kind == "Node");
+    let by_owner = pod.controller().and_then(exemption_by);
     if pod.metadata.deletion_timestamp.is_some() {
         Some(VerdictReason::Terminating)
     } else if pod.is_finished() {
         Some(VerdictReason::Finished)
-    } else if pod.is_mirror() || of_node() {
+    } else if pod.is_mirror() || by_owner == Some(Exemption::StaticPod) {
         Some(VerdictReason::Mirror)
-    } else if pod.is_of_daemon_set() {
+    } else if by_owner == Some(Exemption::DaemonSet) {
         Some(VerdictReason::DaemonSet)
     } else {
         pod.is_unguarded().then_some(VerdictReason::Unguarded)

@@ -111,12 +111,6 @@ impl Pod {
         self.annotation(keys::MIRROR_POD_ANNOTATION).is_some()
     }
 
-    /// True if a `DaemonSet` of Kubernetes controls the pod, and not a kind of the same name.
-    pub fn is_of_daemon_set(&self) -> bool {
-        self.controller()
-            .is_some_and(|owner| owner.kind == "DaemonSet" && owner.api_version.starts_with("apps/"))
-    }
-
     /// True if all containers have ended, and none will be restarted.
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))

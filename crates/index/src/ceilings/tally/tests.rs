@@ -295,3 +295,13 @@ fn pods_of_a_daemon_set_are_no_workloads() {
     world.pod_with("1", &json!({"labels": {"kai.scheduler/queue": "a"}, "ownerReferences": daemon}), Some(0));
     assert_eq!(world.counts("a", 9), [0; 4]);
 }
+
+#[test]
+fn a_daemon_set_that_owns_a_pod_beside_its_controller_hides_no_workload() {
+    let mut world = World::new(&[("a", json!({"maxDuration": "100s"}))]);
+    let beside = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"});
+    let owners = json!([beside, deployment("one")]);
+    world.pod_with("1", &json!({"labels": {"kai.scheduler/queue": "a"}, "ownerReferences": owners}), Some(0));
+    assert_eq!(world.counts("a", 9), [1, 0, 0, 0]);
+    assert_eq!(world.report("a", 9).next_expiry, Some(at(100)));
+}
