@@ -5,15 +5,23 @@
 //! `Args::write` runs the [`EvidenceWriter`] while this keeper leads. The index remembers these
 //! facts as long as a pod runs, and the annotation hands them to the next keeper. The API server
 //! lets no tenant change the annotation of a bound pod. A tenant may make a pod so large that the
-//! annotation has no room: after all tries, such a pod is deleted if the annotation bounds its run.
+//! annotation has no room: after all tries, such a pod is deleted if the annotation bounds its run and
+//! no controller exempts the pod from ceilings.
 
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tenure_index::{CeilingIndex, MissingEvidence};
-use tenure_policy::{judge::TRIES, naming::reference, pause::DELETED_FULL, reason::EventReason};
+use tenure_index::{CeilingIndex, MissingEvidence, Uid};
+use tenure_policy::{
+    climb::{self, Action, Climb},
+    expiry::claimed,
+    judge::TRIES,
+    naming::reference,
+    pause::DELETED_FULL,
+    reason::EventReason,
+};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
@@ -97,9 +105,14 @@ impl EvidenceWriter {
                     lease.degrade();
                 }
                 let error = with_causes(&api_error);
+                let has_no_room = *bounds_run && matches!(api_error, ApiError::TooLarge(_));
+                if has_no_room && lease.watch(Box::pin(self.is_exempt(lease))).await {
+                    debug!(%namespace, pod = %name, error, "Not noted: no ceiling applies");
+                    return Some(RETRY);
+                }
                 warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
                 match api_error {
-                    ApiError::TooLarge(_) if *bounds_run => {
+                    _ if has_no_room => {
                         if lease.failures >= u32::from(TRIES) {
                             Box::pin(self.delete(lease, &pod)).await;
                         }
@@ -110,6 +123,20 @@ impl EvidenceWriter {
                 }
             }
         }
+    }
+
+    /// True if the pod's controller, as just read, exempts the pod from ceilings. False if the pod or
+    /// the controller can't be read: a tenant may name any.
+    async fn is_exempt(&self, lease: &Lease<ObjectWork<MissingEvidence>>) -> bool {
+        let (namespace, objects) = (&lease.work.namespace, &self.handles.objects);
+        let Ok(pod) = objects.pod(namespace, &lease.work.of.name).await else { return false };
+        let config = self.handles.config.get();
+        let mut climb = Climb::above(None, climb::controller(&pod), &config.table);
+        let Some(owner) = climb.next().filter(|_| claimed(&pod).is_some()).cloned() else { return false };
+        let labels = pod.metadata.labels.unwrap_or_default();
+        let Ok(found) = objects.find_owner(namespace, &owner, &labels, None).await else { return false };
+        climb.answer(found);
+        climb.action() == Action::Exempt
     }
 
     /// Deletes a pod that has no room for the annotation, and logs the result.

@@ -29,6 +29,7 @@ use crate::{
 /// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
 /// refuses those in `refuses-…`. In `stale-…` there is always another version, and in `drops-…` nothing is changed.
 /// It fails reads in `unread-…`, and forbids those in `forbids-…`. In `gone-…` there is nothing to read. In `full-…` no object has room for more.
+/// In `full-daemons-…` DaemonSet `set` controls all pods, and in `full-forged-…` they name another one that had its name.
 #[derive(Clone, Default)]
 pub struct Server(pub Arc<Mutex<State>>);
 
@@ -79,8 +80,11 @@ impl Server {
     }
 
     async fn answer(&self, method: &Method, path: &str, sent: &Value) -> (u16, Value) {
-        let served =
-            [("/api/v1", "pods", "Pod"), ("/apis/scheduling.run.ai/v2alpha2", "podgroups", "PodGroup")];
+        let served = [
+            ("/api/v1", "pods", "Pod"),
+            ("/apis/apps/v1", "daemonsets", "DaemonSet"),
+            ("/apis/scheduling.run.ai/v2alpha2", "podgroups", "PodGroup"),
+        ];
         if let Some((_, name, kind)) = served.iter().find(|(of, ..)| *of == path) {
             let resource =
                 json!({"name": name, "singularName": "", "kind": kind, "namespaced": true, "verbs": []});
@@ -98,6 +102,12 @@ impl Server {
             for (failing, code) in [("unread-", 500), ("forbids-", 403), ("gone-", 404)] {
                 if namespace.starts_with(failing) {
                     return (code, failure(code));
+                }
+            }
+            for (daemons, uid) in [("full-daemons-", "set"), ("full-forged-", "another")] {
+                if namespace.starts_with(daemons) {
+                    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "set", "uid": uid, "controller": true});
+                    metadata["ownerReferences"] = json!([set]);
                 }
             }
             let note = json!({"uid": name, "fields": {}}).to_string();

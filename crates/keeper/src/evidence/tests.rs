@@ -70,3 +70,13 @@ async fn a_pod_whose_run_nothing_ends_is_not_deleted_for_want_of_evidence() {
     let state = server.0.lock();
     assert!(state.deleted.is_empty() && !state.written.is_empty(), "{:?}", state.written);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_controller_exempts_it_is_not_deleted_for_want_of_evidence_if_the_controller_exists() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    for (failing, exists) in [("full-daemons-", true), ("full-forged-", false)] {
+        let (evidence, server) = members(failing, 1).await;
+        until(evidence.run(&lead, &shutdown), sleep(Duration::from_mins(30))).await;
+        assert_eq!(server.0.lock().deleted.is_empty(), exists, "{failing}");
+    }
+}
