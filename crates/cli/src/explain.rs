@@ -103,8 +103,8 @@ struct WorkloadExplanation {
     pods: usize,
     /// The record of its pause. Null: it has none.
     paused: Option<PauseReport>,
-    /// A sentence about a record that can't be read, or about a pause by another program. None:
-    /// there is nothing to say.
+    /// A sentence about a record that Tenure doesn't follow, or about a pause by another program.
+    /// None: there is nothing to say.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// The rights to use the queues that its pod template names, if it has no pods in a queue and
@@ -190,28 +190,33 @@ async fn pods(
 }
 
 /// Returns the pause of a workload, or of its Workload of Kueue. The inner error is a sentence
-/// about a record that can't be read, or about a pause by another program. None: the workload isn't
-/// paused.
+/// about a record that Tenure doesn't follow, or about a pause by another program. None: the workload
+/// isn't paused.
 async fn pause(
     snapshot: &Snapshot,
     namespace: &str,
     NamedObject { reference: of, object }: &NamedObject,
 ) -> Result<Option<Result<PauseReport, String>>> {
     let known = PausedObject { object: reference(of, Some(namespace)), workload: None };
-    if let Some(paused) = PauseReport::read(object, &known) {
-        return Ok(Some(paused));
-    }
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
     let of = OwnerReference { uid: uid.to_owned(), ..of.clone() };
-    if let Some(lookup) = kueue::of_owner(&of, &snapshot.table).filter(|_| !uid.is_empty()) {
+    let mut reports = Vec::from_iter(PauseReport::read(object, &of, &known, &snapshot.table));
+    let is_asked = !uid.is_empty() && reports.iter().all(Result::is_err);
+    if let Some(lookup) = kueue::of_owner(&of, &snapshot.table).filter(|_| is_asked) {
         let found = snapshot.workloads(namespace, lookup).await?;
-        let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
-            let name = kueue::refer_to(OwnerObject(workload)).name;
-            PauseReport::read(workload, &PausedObject { workload: Some(name), ..known.clone() })
-        });
-        if paused.is_some() {
-            return Ok(paused);
-        }
+        // users may write others beside the Workload by which Kueue runs the job
+        let chosen = kueue::chosen(&found, uid).map(|workload| vec![workload]);
+        let workloads = chosen.unwrap_or_else(|| kueue::owned(&found, uid)).into_iter();
+        reports.extend(workloads.filter_map(|workload| {
+            let of = kueue::refer_to(OwnerObject(workload));
+            let known = PausedObject { workload: Some(of.name.clone()), ..known.clone() };
+            PauseReport::read(workload, &of, &known, &snapshot.table)
+        }));
+    }
+    // a record that Tenure follows counts first
+    reports.sort_by_key(Result::is_err);
+    if let Some(report) = reports.into_iter().next() {
+        return Ok(Some(report));
     }
     let rule = snapshot.table.rules(&of).find(|rule| OwnerObject(object).is_paused(rule));
     Ok(rule.map(|PauseRule { field, .. }| {

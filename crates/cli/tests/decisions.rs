@@ -629,9 +629,17 @@ fn what_was_paused_is_explained_with_what_resumes_it() {
     unreadable["metadata"]["annotations"]["tenure.dev/paused"] = json!("soon");
     let mut others = job("others", None);
     others["spec"]["suspend"] = json!(true);
-    let items =
-        [cluster(), vec![job("paused", Some(&paused)), returning, resumed, inactive, unreadable, others]]
-            .concat();
+    let with = |key: &str, value: &str| {
+        let mut record = paused.clone();
+        record[key] = json!(value);
+        record
+    };
+    let forged = job("forged", Some(&with("field", "spec.parallelism")));
+    let mut copied = job("copied", Some(&with("uid", "another")));
+    copied["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Other", "name": "a", "uid": "a", "controller": true}]);
+    let jobs =
+        vec![job("paused", Some(&paused)), returning, resumed, inactive, unreadable, others, forged, copied];
+    let items = [cluster(), jobs].concat();
     let text = |name: &str| {
         let arguments = ["explain", "job", name, "-n", "ns", "-f", "-", "--now", NOW];
         let Output { status, stdout, stderr } = tenure(&arguments, &objects(&items));
@@ -663,10 +671,47 @@ fn what_was_paused_is_explained_with_what_resumes_it() {
         ),
         ("unreadable", "annotation tenure.dev/paused can't be read: soon\n"),
         ("others", "its spec.suspend is true, which something else than Tenure has set\n"),
+        (
+            "forged",
+            "isn't a record that Tenure follows: it names spec.parallelism, which Tenure doesn't set for this kind: {",
+        ),
+        ("copied", "isn't a record that Tenure follows: it is of another object's pause: {"),
     ] {
         let text = text(name);
         assert!(text.contains(expected), "{expected:?} should be in {text}");
     }
+}
+
+#[test]
+fn a_record_on_a_workload_counts_if_kueue_runs_the_job_by_no_other_and_tenure_follows_it() {
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "train", "controller": true}]);
+    let workload = |name: &str, condition: &str, paused: Option<&str>| {
+        let record = |uid: &str| {
+            json!({
+                "reason": "MaxDurationExceeded", "at": "2026-01-01T00:30:00Z", "queue": "prod-team2", "uid": uid,
+                "field": "spec.active", "value": false, "previousValue": true,
+            })
+        };
+        let annotations = paused.map(|uid| json!({"tenure.dev/paused": record(uid).to_string()}));
+        json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload",
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "ownerReferences": owner, "annotations": annotations,
+            },
+            "spec": {"active": paused.is_none()},
+            "status": {"conditions": [{"type": condition, "status": "True"}]},
+        })
+    };
+    let explained = |workloads: Vec<Value>| {
+        let of = of_workload(&[cluster(), vec![job("train", None)], workloads].concat(), "job/train");
+        (of["paused"]["kueueWorkload"].clone(), of["note"].clone())
+    };
+    let forged = workload("forged", "Requeued", Some("forged"));
+    let running = explained(vec![workload("real", "Admitted", None), forged.clone()]);
+    assert_eq!(running, (Value::Null, Value::Null));
+    assert_eq!(explained(vec![workload("real", "Evicted", Some("real")), forged]).0, "real");
+    let (paused, note) = explained(vec![workload("real", "Evicted", Some("another"))]);
+    assert!(paused.is_null() && note.to_string().contains("it is of another object's pause"), "{note}");
 }
 
 #[test]

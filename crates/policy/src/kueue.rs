@@ -174,8 +174,7 @@ pub fn paused_in_place<'m>(
     table: &OwnerTable,
 ) -> Option<&'m OwnerReference> {
     let above = above(object, metadata).filter(|above| table.knows(above))?;
-    let says_whose = pause::record_on(metadata).is_some_and(|record| record.uid.is_some());
-    (!pause::is_own(says_whose, || true)).then_some(above)
+    (!pause::is_own(pause::says_whose(metadata), || true)).then_some(above)
 }
 
 /// Returns the job or the pod of a Workload: the name by which users know it. None for a group of

@@ -47,7 +47,10 @@ pub use messages::{
     own_invalid, owner_deleted, owner_deleted_in_words, return_refused, undone, unknown_queue, unused_label,
 };
 use owner::INACTIVE;
-pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
+pub use owner::{
+    Announcement, OwnerObject, UnfollowedRecord, followed, is_inactive, is_own, record_on, requeue_state_on,
+    says_whose,
+};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition, whole_millisecond};
 pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 pub use returns::{Return, ReturnPatch, may_be_dropped, stays};

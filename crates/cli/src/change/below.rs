@@ -61,8 +61,7 @@ fn paused_below<'k>(uid: &str, lists: &[(&'k ResourceKind, Vec<ObjectMeta>)]) ->
         chain.position(|above| above.uid == uid)
     };
     // the record names the uid of its object: a record without one may be a copy
-    let is_paused = |of: &ObjectMeta| pause::record_on(of).is_some_and(|record| record.uid.is_some());
-    let paused = listed().filter(|(_, metadata)| is_paused(metadata));
+    let paused = listed().filter(|(_, metadata)| pause::says_whose(metadata));
     let mut below: Vec<_> =
         paused.filter_map(|(kind, of)| Some((depth(of)?, kind, of.name.clone()?))).collect();
     below.sort_by_key(|(depth, ..)| *depth);

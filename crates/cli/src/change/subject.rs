@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     kueue,
     owner_table::{OwnerTable, PauseRule},
-    pause::{self, OwnerObject, Return},
+    pause::{self, OwnerObject, Return, UnfollowedRecord},
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
@@ -122,20 +122,21 @@ impl<'o> ChangeSubject<'o> {
             );
         };
         self.not_copied()?;
-        let Some(record) = found.record() else {
-            bail!(
-                "{object}: annotation {PAUSED_ANNOTATION} can't be read: {}\nTo resume by hand: {}",
+        match pause::followed(self.metadata, &object.kind.reference(object.name), self.table) {
+            Ok(record) => Ok(record),
+            Err(UnfollowedRecord::Field(record)) if fields.contains(&record.field) => Ok(*record),
+            Err(UnfollowedRecord::Field(record)) => {
+                let (field, before) = (printable(&record.field), shown(&record.previous_value));
+                bail!(
+                    "{object}: annotation {PAUSED_ANNOTATION} names {field}, which Tenure doesn't set for this kind: if your keeper is configured to set it, and {before} is its former value, add --field {field}"
+                )
+            }
+            Err(why) => bail!(
+                "{object}: annotation {PAUSED_ANNOTATION} {why}: {}\nTo resume by hand: {}",
                 printable(text.as_str().unwrap_or_default()),
                 self.resumption_by_hand()
-            );
-        };
-        if !fields.contains(&record.field) && !self.rules().iter().any(|rule| rule.field == record.field) {
-            let (field, before) = (printable(&record.field), shown(&record.previous_value));
-            bail!(
-                "{object}: annotation {PAUSED_ANNOTATION} names {field}, which Tenure doesn't set for this kind: if your keeper is configured to set it, and {before} is its former value, add --field {field}"
-            );
+            ),
         }
-        Ok(record)
     }
 
     /// Returns the text of the record of a pause, even if the record can't be read.

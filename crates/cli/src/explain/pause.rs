@@ -5,10 +5,12 @@
 //! so a tenant may have written it.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_policy::{
     naming::command,
+    owner_table::OwnerTable,
     pause::{self, OwnerObject, PausedObject, Return},
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling, projection};
@@ -50,15 +52,23 @@ pub struct PauseReport {
 }
 
 impl PauseReport {
-    /// Reads the record on an object. The inner error is a sentence about a record that can't be
-    /// read. None: there is no record.
-    pub fn read(object: &Value, known: &PausedObject) -> Option<Result<Self, String>> {
+    /// Reads the record on an object of the kind of `of`. The inner error is a sentence about a record
+    /// that Tenure doesn't follow. None: there is no record.
+    pub fn read(
+        object: &Value,
+        of: &OwnerReference,
+        known: &PausedObject,
+        table: &OwnerTable,
+    ) -> Option<Result<Self, String>> {
         let text = object.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)?;
-        let Some(record) = OwnerObject(object).record() else {
-            let text = printable(text.as_str().unwrap_or_default());
-            return Some(Err(format!("annotation {PAUSED_ANNOTATION} can't be read: {text}")));
-        };
         let metadata = projection::metadata(object);
+        let record = match pause::followed(&metadata, of, table) {
+            Ok(record) => record,
+            Err(why) => {
+                let text = text.as_str().unwrap_or_default();
+                return Some(Err(printable(&format!("annotation {PAUSED_ANNOTATION} {why}: {text}"))));
+            }
+        };
         let returns = Return::of(&record, &metadata);
         let is_deactivated = pause::is_deactivation(&record) || pause::is_inactive(&metadata);
         let command = command(if is_deactivated { "activate" } else { "resume" }, &known.object);

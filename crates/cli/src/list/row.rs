@@ -12,7 +12,7 @@ use tenure_index::Uid;
 use tenure_policy::{
     expiry::{Family, PerFamily},
     naming::group_of,
-    pause::{self, Return},
+    pause::{self, Return, UnfollowedRecord},
     requeue::WaitingWorkload,
     tree::QueueTree,
 };
@@ -124,6 +124,13 @@ impl WorkloadRow {
     }
 }
 
+/// The record on an object, and the object's metadata.
+#[derive(Debug)]
+pub struct ListedPause {
+    pub metadata: ObjectMeta,
+    pub record: Result<PausedRecord, UnfollowedRecord>,
+}
+
 /// An owner that can be paused, or a pod without one, with all that is known about it.
 #[derive(Debug, Default)]
 pub struct WorkloadSummary {
@@ -137,8 +144,8 @@ pub struct WorkloadSummary {
     needed: usize,
     /// The groups and single pods that `needed` counts already.
     units: HashSet<Uid>,
-    /// The metadata with the record of a pause. None: there is no record.
-    pub pause: Option<ObjectMeta>,
+    /// The record of its pause. None: there is no record.
+    pub pause: Option<ListedPause>,
     /// The name of its Workload of Kueue, if that has the record.
     pub of_kueue: Option<String>,
     /// True if the owner is being deleted.
@@ -183,12 +190,10 @@ impl WorkloadSummary {
             gpus: self.gpus,
             ..WorkloadRow::default()
         };
-        if let Some(metadata) = pause {
-            let record = pause::record_on(&metadata);
+        if let Some(ListedPause { metadata, record }) = pause {
             // younger pods show that the pause was undone
-            let is_over =
-                |run: &WorkloadRun| record.as_ref().is_none_or(|record| run.created_last > record.at);
-            if !run.as_ref().is_some_and(is_over) {
+            let holds = |run: &WorkloadRun| record.as_ref().is_ok_and(|record| run.created_last <= record.at);
+            if run.as_ref().is_none_or(holds) {
                 return Some(WorkloadRow { kueue_workload: self.of_kueue, ..paused(row, &metadata, record) });
             }
         }
@@ -205,17 +210,28 @@ impl WorkloadSummary {
     }
 }
 
-/// Returns the row of an object that has the record of a pause. `record` None: the record can't be
-/// read.
-fn paused(row: WorkloadRow, metadata: &ObjectMeta, record: Option<PausedRecord>) -> WorkloadRow {
+/// Returns the row of an object that has the record of a pause. By a record that Tenure doesn't
+/// follow, nothing comes back.
+fn paused(
+    row: WorkloadRow,
+    metadata: &ObjectMeta,
+    record: Result<PausedRecord, UnfollowedRecord>,
+) -> WorkloadRow {
     let RequeueState { count, priority, .. } = pause::requeue_state_on(metadata);
     let requeue_count = (count > 0).then_some(count);
     let is_inactive = pause::is_inactive(metadata);
     let stays = if is_inactive { WorkloadState::Inactive } else { WorkloadState::Paused };
-    let Some(record) = record else {
-        return WorkloadRow { state: stays, requeue_count, reason: Some("UnreadableRecord".into()), ..row };
+    let (returns, record) = match record {
+        Ok(record) => (Return::of(&record, metadata), record),
+        Err(UnfollowedRecord::Field(record)) => {
+            (Return::Never, PausedRecord { reason: "UnknownField".into(), ..*record })
+        }
+        Err(UnfollowedRecord::Unreadable | UnfollowedRecord::Copied) => {
+            let reason = Some("UnreadableRecord".into());
+            return WorkloadRow { state: stays, requeue_count, reason, ..row };
+        }
     };
-    let (state, requeue_at) = match Return::of(&record, metadata) {
+    let (state, requeue_at) = match returns {
         Return::Requeue(at) => (WorkloadState::Requeueing, Some(at)),
         Return::Reactivate => (WorkloadState::Requeueing, None),
         Return::Never | Return::Deactivate => (stays, None),

@@ -14,12 +14,12 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, claimed, exemption},
     kueue,
     naming::of_pod,
-    pause,
+    pause::{self, UnfollowedRecord},
     ready::Readiness,
 };
 use tenure_types::projection::Pod;
 
-use super::row::{WorkloadRow, WorkloadSummary};
+use super::row::{ListedPause, WorkloadRow, WorkloadSummary};
 use crate::{
     cluster::{ClusterReader, LIVE},
     run::WorkloadRun,
@@ -165,23 +165,27 @@ impl ListView {
             workload.gpus = workload.gpus.into_iter().chain(pod.gpus).reduce(i64::saturating_add);
             workload.add(WorkloadRun::of(standing, exemption), pod.ready, pod.unit);
         }
-        for (owner, metadata) in snapshot.owners.paused() {
+        let paused = snapshot.owners.paused().filter_map(|(owner, metadata)| {
             let controller = kueue::above(&owner.reference, metadata);
             let top = snapshot.climb_known(&owner.namespace, Some(&owner.reference), controller);
-            let says_whose = pause::record_on(metadata).is_some_and(|record| record.uid.is_some());
-            let is_own = pause::is_own(says_whose, || top != ClimbStep::Done(Action::DeletePod));
-            if !is_own || !snapshot.table.knows(&owner.reference) {
-                continue;
+            let is_below = || top != ClimbStep::Done(Action::DeletePod);
+            let record = pause::followed(metadata, &owner.reference, &snapshot.table);
+            let is_own = pause::is_own(pause::says_whose(metadata), is_below)
+                && !matches!(record, Err(UnfollowedRecord::Copied));
+            let counts = is_own && snapshot.table.knows(&owner.reference);
+            counts.then(|| (owner, ListedPause { metadata: metadata.clone(), record }))
+        });
+        let mut paused: Vec<_> = paused.collect();
+        // users know the job, which may have a record of its own
+        paused.sort_by_key(|(owner, pause)| (pause.record.is_err(), kueue::is_workload(&owner.reference)));
+        for (owner, pause) in paused {
+            let of_kueue = kueue::is_workload(&owner.reference);
+            let known = kueue::known_as(&pause.metadata).filter(|_| of_kueue);
+            let workload = entry(&mut workloads, &owner.namespace, known.unwrap_or(&owner.reference));
+            if of_kueue {
+                workload.of_kueue.get_or_insert_with(|| owner.reference.name.clone());
             }
-            if kueue::is_workload(&owner.reference) {
-                // users know the job, which may have a record of its own
-                let known = kueue::known_as(metadata).unwrap_or(&owner.reference);
-                let workload = entry(&mut workloads, &owner.namespace, known);
-                workload.of_kueue = Some(owner.reference.name.clone());
-                workload.pause.get_or_insert_with(|| metadata.clone());
-            } else {
-                entry(&mut workloads, &owner.namespace, &owner.reference).pause = Some(metadata.clone());
-            }
+            workload.pause.get_or_insert(pause);
         }
         workloads.retain(|(_, uid), _| snapshot.selected.contains(uid));
         let rows = workloads.into_values().filter_map(|workload| workload.row(&snapshot, now));

@@ -104,6 +104,12 @@ fn a_copy_of_its_controllers_record_is_none_of_its_own() {
     assert!(judged("job", &copy, &[]).unwrap_err().contains("controlled by jobset/set"));
     copy["metadata"]["ownerReferences"][0]["kind"] = json!("Other");
     assert!(judged("job", &copy, &[]).is_ok());
+    let mut record: Value =
+        serde_json::from_str(copy["metadata"]["annotations"]["tenure.dev/paused"].as_str().unwrap()).unwrap();
+    record["uid"] = json!("another");
+    copy["metadata"]["annotations"]["tenure.dev/paused"] = json!(record.to_string());
+    let error = judged("job", &copy, &[]).unwrap_err();
+    assert!(error.contains("isn't a record that Tenure follows: it is of another object's pause"), "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tenure_policy::{
     climb::{Action, FoundOwner, OwnerLookup, OwnerState},
     naming::group_of,
     owner_table::{EndedWhen, PausableKinds},
-    pause::OwnerObject,
+    pause::{self, OwnerObject},
 };
 use tenure_types::{
     keys::{MAX_DURATION_ANNOTATION, PAUSED_ANNOTATION},
@@ -129,11 +129,11 @@ impl KnownOwners {
     }
 
     /// Returns a paused object that this one controls, as `job/nightly-1`. Of several, the last by
-    /// name. None: no such object is known.
+    /// name. None: no such object is known. A record that doesn't name its object may be a copy.
     pub fn paused_below(&self, above: &ObjectMeta) -> Option<String> {
         let is_below =
             |of: &ObjectMeta| projection::controller(of).map(|of| Some(&of.uid)) == Some(above.uid.as_ref());
-        let below = self.paused().filter(|(_, metadata)| is_below(metadata));
+        let below = self.paused().filter(|(_, of)| is_below(of) && pause::says_whose(of));
         let named =
             below.map(|(of, _)| format!("{}/{}", of.reference.kind.to_lowercase(), of.reference.name));
         named.max()

@@ -6,7 +6,7 @@
 //! can't be read counts as absent.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_types::{
@@ -15,7 +15,7 @@ use tenure_types::{
     projection,
 };
 
-use crate::owner_table::{EndedWhen, PausableKinds, PauseRule, keys_of};
+use crate::owner_table::{EndedWhen, OwnerTable, PausableKinds, PauseRule, keys_of};
 
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 pub(super) const INACTIVE: &str = "false";
@@ -118,6 +118,43 @@ impl<'o> OwnerObject<'o> {
 pub fn record_on(metadata: &ObjectMeta) -> Option<PausedRecord> {
     let has_controller = projection::controller(metadata).is_some();
     without_copy(noted(metadata, keys::PAUSED_ANNOTATION)?, metadata.uid.as_deref(), has_controller)
+}
+
+/// True if an object has the record of its own pause, by the uid in the record.
+pub fn says_whose(metadata: &ObjectMeta) -> bool {
+    record_on(metadata).is_some_and(|record| record.uid.is_some())
+}
+
+/// The reason why Tenure doesn't follow the record on an object, which any user may have written. The
+/// text stands behind the name of the annotation.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum UnfollowedRecord {
+    /// The record can't be read.
+    #[error("can't be read")]
+    Unreadable,
+    /// The record names another object, from which a controller has copied it.
+    #[error("isn't a record that Tenure follows: it is of another object's pause")]
+    Copied,
+    /// The record names a field by which objects of this kind aren't paused.
+    #[error("isn't a record that Tenure follows: it names {}, which Tenure doesn't set for this kind", .0.field)]
+    Field(Box<PausedRecord>),
+}
+
+/// Returns the record of an object's pause, as a return follows it. `of` is the object, of which the
+/// kind counts. A record of a version that noted no uid may still be a copy: see [`is_own`].
+pub fn followed(
+    metadata: &ObjectMeta,
+    of: &OwnerReference,
+    table: &OwnerTable,
+) -> Result<PausedRecord, UnfollowedRecord> {
+    let Some(record) = record_on(metadata) else {
+        let is_copy = noted::<PausedRecord>(metadata, keys::PAUSED_ANNOTATION).is_some();
+        return Err(if is_copy { UnfollowedRecord::Copied } else { UnfollowedRecord::Unreadable });
+    };
+    if table.rule(of, &record.field).is_none() {
+        return Err(UnfollowedRecord::Field(Box::new(record)));
+    }
+    Ok(record)
 }
 
 /// Drops a record with another object's uid from an object that has a controller: only controllers

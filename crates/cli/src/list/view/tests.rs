@@ -320,8 +320,8 @@ fn what_was_paused_below_its_owner_is_listed_beside_it() {
     }
 }
 
-#[test]
-fn what_was_paused_by_its_workload_of_kueues_is_listed_as_the_job_that_it_is() {
+/// A Job `j` with a pod, and its Workload of Kueue with a record of this object's pause by this field.
+fn workload_of_kueue(uid: &str, field: &str) -> ListView {
     let mut view = view();
     tensorstack(&mut view, "q", "1m");
     let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
@@ -329,15 +329,58 @@ fn what_was_paused_by_its_workload_of_kueues_is_listed_as_the_job_that_it_is() {
     owner(&mut view, "Job", "j", &json!([]), &json!({}));
     let metadata = json!({
         "name": "job-j-1f", "namespace": "ns", "uid": "w", "labels": {"kueue.x-k8s.io/job-uid": "j"},
-        "ownerReferences": job, "annotations": record(at(60)),
+        "ownerReferences": job, "annotations": record_of(uid, field),
     });
     let kinds = kinds();
     let kind = kinds.find("kueue.x-k8s.io", "Workload").unwrap();
     view.snapshot.take_metadata(kind, vec![serde_json::from_value(metadata).unwrap()]);
+    view
+}
+
+/// The record of the pause of an object by a field.
+fn record_of(uid: &str, field: &str) -> Value {
+    let record = json!({
+        "reason": "MaxDurationExceeded", "at": at(60), "queue": "q", "uid": uid, "field": field, "previousValue": 2,
+    });
+    json!({"tenure.dev/paused": record.to_string()})
+}
+
+#[test]
+fn what_was_paused_by_its_workload_of_kueues_is_listed_as_the_job_that_it_is() {
+    let view = workload_of_kueue("w", "spec.active");
     assert_eq!(view.asks(), []);
     let row = one(view, 70);
     assert_eq!((row.workload.as_str(), row.state, row.pods), ("job/j", WorkloadState::Paused, 1));
     assert_eq!(row.kueue_workload.as_deref(), Some("job-j-1f"));
+}
+
+#[test]
+fn a_record_that_tenure_does_not_follow_makes_no_workload_of_kueue_a_pause() {
+    for (uid, field) in [("another", "spec.active"), ("w", "spec.podSets")] {
+        let row = one(workload_of_kueue(uid, field), 50);
+        assert_eq!((row.workload.as_str(), row.state), ("job/j", WorkloadState::Running), "{uid} {field}");
+    }
+}
+
+#[test]
+fn a_record_that_names_a_field_of_no_pause_promises_no_return() {
+    for (field, state, reason) in [
+        ("spec.replicas", WorkloadState::Requeueing, "MaxDurationExceeded"),
+        ("spec.paused", WorkloadState::Paused, "UnknownField"),
+    ] {
+        let mut view = view();
+        let mut annotations = record_of("d", field);
+        let returns = json!({"count": 1, "requeueAt": at(90)});
+        annotations["tenure.dev/requeue-state"] = json!(returns.to_string());
+        owner(&mut view, "Deployment", "d", &json!([]), &annotations);
+        let row = one(view, 70);
+        assert_eq!(
+            (row.state, row.reason.as_deref(), row.queue.as_deref()),
+            (state, Some(reason), Some("q"))
+        );
+        let comes_back = state == WorkloadState::Requeueing;
+        assert_eq!((row.requeue_at.is_some(), row.waiting.is_some()), (comes_back, comes_back), "{field}");
+    }
 }
 
 #[test]
