@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::{Api, Client};
+use kube::{Api, Client, api::ListParams};
 use tenure_index::{CeilingIndex, RetryAfter};
 use tenure_policy::{
     config::Config,
@@ -27,8 +27,9 @@ use tenure_service::{
     shutdown::Signals,
     spans,
 };
+use tenure_types::projection::TensorstackQueueObject;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     Args,
@@ -173,8 +174,9 @@ impl Args {
         let watches = watches(handles, readiness, &self.t9k_system_namespace, self.runai_queue_version);
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let kinds = follow_kinds(client, owners, cluster, readiness);
+        let checked = check_namespace(client.clone(), self.t9k_system_namespace.clone());
         async {
-            tokio::join!(watches, kinds, measured);
+            tokio::join!(watches, kinds, measured, checked);
         }
     }
 }
@@ -202,6 +204,22 @@ fn follow_kinds(
     async { _ = tokio::join!(owners, groups) }
 }
 
+/// Logs a warning if no queue of T9k counts: the watch is silent about a namespace that is mistyped.
+async fn check_namespace(client: Client, value: String) {
+    if lacks_queues(client, &value).await {
+        let (flag, remedy) = ("--t9k-system-namespace", "create the queues there, or correct the flag");
+        warn!(flag, value, remedy, "No queue of T9k counts: the namespace has none, or doesn't exist");
+    }
+}
+
+/// True if the cluster has the kind of T9k's queues, and the namespace has no such queue.
+async fn lacks_queues(client: Client, namespace: &str) -> bool {
+    let queues: Api<TensorstackQueueObject> = Api::namespaced(client, namespace);
+    let one = ListParams::default().limit(1);
+    let found = persist(async || call(queues.list_metadata(&one)).await).await;
+    found.is_ok_and(|found| found.items.is_empty())
+}
+
 /// Drops empty names: an empty flag yields one empty name.
 fn named(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| !name.is_empty()).cloned().collect()
@@ -222,5 +240,37 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
             "--priority-class-threshold {class}: there is no such PriorityClass: `kubectl get priorityclasses` lists those that there are"
         ),
         Err(error) => Err(error).with_context(context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_namespace_without_queues_of_t9k_is_noticed_where_the_cluster_has_the_kind() {
+        let list = |items: Value| {
+            let (kind, api_version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
+            json!({"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items})
+        };
+        let absent = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "no", "code": 404});
+        for (code, body, expected) in [
+            (200_u16, list(json!([])), true),
+            (200, list(json!([{"metadata": {"name": "demo", "namespace": "t9k-system"}}])), false),
+            (404, absent, false),
+        ] {
+            let text = body.to_string();
+            let service = tower::service_fn(move |_: Request<Body>| {
+                let response = Response::builder().status(code).body(Body::from(text.clone().into_bytes()));
+                async move { Ok::<_, Infallible>(response.unwrap()) }
+            });
+            assert_eq!(lacks_queues(Client::new(service, "default"), "t9k-system").await, expected, "{body}");
+        }
     }
 }

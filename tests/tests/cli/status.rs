@@ -135,11 +135,14 @@ async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
     let keeper = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "tenure-keeper", "namespace": RELEASE_NAMESPACE}});
     let keeper = of_release.find(&serde_json::from_value(keeper).unwrap()).await;
     let mut dry = keeper.data["spec"]["template"]["spec"]["containers"].clone();
-    dry[0]["args"].as_array_mut().unwrap().push(json!("--dry-run"));
+    let flags = [json!("--dry-run"), json!("--t9k-system-namespace=t9k-sytem")];
+    dry[0]["args"].as_array_mut().unwrap().extend(flags);
     of_release.patch(&keeper, &json!({"spec": {"template": {"spec": {"containers": dry}}}})).await;
     let leader = checks(&run(world, &["status", "-o", "json"]).await);
     let (status, message) = of(&leader, "leader");
     assert!(status == "OK" && message.contains("is in dry-run mode"), "{status} {message}");
+    let (status, message) = of(&leader, "namespace");
+    assert!(status == "PROBLEM" && message.contains("\"t9k-sytem\""), "{status} {message}");
 
     namespace.create(&bare_pod(namespace.name(), "overdue", &in_runai_queue("dry"), &NOTHING)).await;
     let expired = async || {

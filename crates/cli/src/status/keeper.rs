@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     coordination::v1::{Lease, LeaseSpec},
-    core::v1::Container,
+    core::v1::{Container, Namespace},
 };
-use kube::ResourceExt;
-use tenure_policy::owner_table::is_subdomain;
+use kube::{Api, ResourceExt};
+use tenure_policy::{expiry::Family, owner_table::is_subdomain};
 
 use super::{Check, CheckFailure, CheckResult, Inspector};
 use crate::{
@@ -41,6 +41,8 @@ impl Inspector<'_> {
             if let Some(holder) = holder {
                 checks.push(Check::new("watches", self.watches(keeper, &holder).await));
             }
+            let absent = self.absent_namespace(keeper).await;
+            checks.extend(absent.map(|fault| Check::new("namespace", Err(fault))));
         }
         Ok(checks)
     }
@@ -64,6 +66,24 @@ impl Inspector<'_> {
         let spec = lease.spec.unwrap_or_default();
         let finding = leads(&spec, &format!("{namespace}/{name}"), &logs, self.cluster.clock.now());
         Ok((finding, spec.holder_identity.filter(|holder| !holder.is_empty())))
+    }
+
+    /// Checks that the namespace of T9k's queues exists. None: it does, the user may not know, or the
+    /// cluster has no such queues.
+    async fn absent_namespace(&self, keeper: &Deployment) -> Option<CheckFailure> {
+        self.cluster.kinds.queues(Family::Tensorstack)?;
+        let value = t9k_system_namespace(keeper);
+        let namespaces: Api<Namespace> = Api::all(self.cluster.client.clone());
+        // another text would lead to another path of the API server, with the user's rights
+        if is_subdomain(value) && !matches!(namespaces.get_opt(value).await, Ok(None)) {
+            return None;
+        }
+        let (place, name) = (keeper.namespace().unwrap_or_default(), keeper.name_any());
+        let message = format!(
+            "there is no namespace {value:?}, so no queue of T9k counts: --t9k-system-namespace of Deployment {place}/{name}"
+        );
+        let remedy = "create the namespace, or correct t9k.systemNamespace of the chart's values";
+        Some(CheckFailure::problem(message, remedy))
     }
 
     /// Checks that the leading keeper has read queues, `PodGroup`s, owners and pods, by `/ready` of
@@ -152,6 +172,13 @@ fn is_dry_run(keeper: &Deployment) -> bool {
     containers(keeper).any(|container| container.args.iter().flatten().any(is_flag))
 }
 
+/// Returns the namespace in which queues of T9k count. Of several flags, the last counts.
+fn t9k_system_namespace(keeper: &Deployment) -> &str {
+    let args = containers(keeper).flat_map(|container| container.args.iter().flatten());
+    let named = args.filter_map(|arg| arg.strip_prefix("--t9k-system-namespace="));
+    named.last().unwrap_or("t9k-system")
+}
+
 /// Returns the scheme and the port of metrics and probes.
 fn admin_port(keeper: &Deployment) -> (&'static str, i32) {
     let has_certificate = |arg: &String| arg.starts_with("--admin-tls-cert-file");
@@ -225,5 +252,17 @@ mod tests {
             [of(2, 1), of(2, 0), of(0, 0)],
             [CheckStatus::Ok, CheckStatus::Problem, CheckStatus::Unknown]
         );
+    }
+
+    #[test]
+    fn the_namespace_of_t9ks_queues_is_that_of_the_keepers_last_flag() {
+        let named = |args: &[&str]| {
+            let spec = json!({"selector": {}, "template": {"spec": {"containers": [{"name": "keeper", "args": args}]}}});
+            let keeper = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            t9k_system_namespace(&keeper).to_owned()
+        };
+        let flag = "--t9k-system-namespace=";
+        assert_eq!(named(&["--dry-run"]), "t9k-system");
+        assert_eq!(named(&[&format!("{flag}a"), &format!("{flag}b"), "--dry-run"]), "b");
     }
 }
