@@ -154,6 +154,29 @@ fn a_run_in_a_queue_that_does_not_exist_has_not_ended() {
 }
 
 #[test]
+fn a_run_in_no_queue_has_not_ended() {
+    let mut index = index(&json!({"maxTotal": "2h"}));
+    let mut lost = pod("a", Some("job"), "2026-01-01T00:00:00Z");
+    lost.metadata.labels = None;
+    lost.metadata.annotations = Some([("pod-group-name".to_owned(), "missing".to_owned())].into());
+    index.apply_pod(&lost);
+    assert_eq!(index.requested_run("ns", Uid::of("job"), at(ASKED)), RequestedRun::Unknown);
+}
+
+#[test]
+fn a_request_is_for_the_workload_whose_grants_count() {
+    let mut index = index(&json!({"maxTotal": "2h"}));
+    let mut pod = pod("a", None, "2026-01-01T00:00:00Z");
+    let above = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": true}]);
+    pod.metadata.owner_references = serde_json::from_value(above).unwrap();
+    index.apply_pod(&pod);
+    index.apply_extension(&extension("e", "ns", "a", "Granted"));
+    assert_eq!(end(&mut index, &pod), at("2026-01-01T01:30:00Z"), "no Deployment makes pods");
+    assert_eq!(going(index.requested_run("ns", Uid::of("a"), at(ASKED))).count, 1);
+    assert_eq!(index.requested_run("ns", Uid::of("web"), at(ASKED)), RequestedRun::Unknown);
+}
+
+#[test]
 fn of_several_pods_the_least_that_is_allowed_counts() {
     let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h"}));
     index.apply_queue("none", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
