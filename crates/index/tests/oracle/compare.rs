@@ -2,6 +2,7 @@
 
 mod answers;
 mod ends;
+mod extensions;
 mod placement;
 mod work;
 
@@ -120,6 +121,7 @@ impl Pair {
         self.compare_due()?;
         self.compare_work()?;
         self.compare_pods()?;
+        self.compare_extensions()?;
         self.compare_groups()?;
         self.compare_formation()?;
         self.compare_bound()?;

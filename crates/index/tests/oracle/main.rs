@@ -36,9 +36,13 @@ const STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 33] = [
+const MUST_BE_SEEN: [&str; 37] = [
     "driven",
     "extended",
+    "denied",
+    "denied in an earlier run",
+    "granted at once",
+    "held by a denial",
     "graced",
     "lost",
     "tries forgotten",

@@ -19,7 +19,7 @@ use tenure_types::{
     ExtendedDuration,
     duration::for_people,
     evidence::Evidence,
-    extension::Extension,
+    extension::{Extension, KEEPER},
     keys,
     podgroup::{PodGroup, PodGroupKind},
     projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2Object, SchedulingGroup},
@@ -40,8 +40,8 @@ pub use crate::names::{
     uid_text,
 };
 use crate::world::{
-    ConfigObj, Controller, ENDLESS, EvidenceObj, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj,
-    RunaiObj, TensorstackObj, Wait, Whose, go, points, timestamp, units,
+    ConfigObj, Controller, Denier, ENDLESS, EvidenceObj, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj,
+    PodObj, RunaiObj, TensorstackObj, Wait, Whose, go, points, timestamp, units,
 };
 
 fn time(millis: i64) -> Time {
@@ -288,24 +288,31 @@ pub fn pods_ready(of: Wait) -> PodsReady {
 }
 
 pub fn extension(of: &ExtensionObj) -> Extension {
-    let (target, state) = (uid_text(of.workload), if of.granted.is_some() { "Granted" } else { "Pending" });
+    let (state, by) = match (of.denied, of.granted) {
+        (Some(Denier::Person), _) => ("Denied", "ada"),
+        (Some(Denier::Keeper), _) => ("Denied", KEEPER),
+        (None, Some(_)) => ("Granted", "ada"),
+        (None, None) => ("Pending", KEEPER),
+    };
+    let target = uid_text(of.workload);
     let granted = of.granted.map(go);
     let extension = json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "Extension",
         "metadata": {"name": "e", "namespace": namespace(of.namespace), "uid": uid_text(of.uid)},
         "spec": {
-            "target": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": target}, "duration": "1h",
+            "target": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": target},
+            "duration": go(of.duration),
         },
-        "status": {"state": state, "granted": granted},
+        "status": {"state": state, "granted": granted, "by": by},
     });
     let mut extension: Extension = serde_json::from_value(extension).unwrap();
     extension.metadata.creation_timestamp = Some(time(of.asked));
     extension
 }
 
-fn extensions((total, count): (i64, Option<u32>)) -> QueueExtensions {
+fn extensions((at_once, total, count): (i64, i64, Option<u32>)) -> QueueExtensions {
     QueueExtensions {
-        auto_approve: None,
+        auto_approve: (at_once > 0).then(|| go(at_once).as_str().into()),
         max_total: Some(go(total).as_str().into()),
         max_count: count.map(|count| count.try_into().unwrap()),
     }

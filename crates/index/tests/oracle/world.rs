@@ -203,8 +203,8 @@ object! {
         wait: Option<Wait> = None,
         preempt: Option<i64> = None,
         reclaim: Option<i64> = None,
-        /// The longest total of extensions, and the greatest number.
-        extensions: Option<(i64, Option<u32>)> = None,
+        /// The longest total of extensions without approval, the longest in all, and the greatest number.
+        extensions: Option<(i64, i64, Option<u32>)> = None,
     }
 }
 
@@ -215,7 +215,24 @@ object! {
         namespace: u8 = 0,
         workload: u32 = 1,
         asked: i64 = 0,
+        duration: i64 = 3_600_000_000,
         granted: Option<i64> = None,
+        /// Whoever has denied the request, or has revoked the grant.
+        denied: Option<Denier> = None,
+    }
+}
+
+/// Who denies a request for more time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Denier {
+    Person,
+    Keeper,
+}
+
+impl ExtensionObj {
+    /// The granted time: no more than was asked for.
+    pub fn grant(&self) -> Option<i64> {
+        self.granted.filter(|_| self.denied.is_none()).map(|granted| granted.min(self.duration))
     }
 }
 

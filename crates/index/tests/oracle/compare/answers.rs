@@ -34,7 +34,7 @@ impl Pair {
             let ends = standing.as_ref().and_then(|of| of.expires).map(|(at, _)| at);
             let queue = model.standing(pod).and_then(|of| of.runai);
             let limits = queue.and_then(|queue| model.runai_limits(queue));
-            let longest = limits.and_then(|limits| Some(limits.ceiling? + limits.extensions.0));
+            let longest = limits.and_then(|limits| Some(limits.ceiling? + limits.extensions.total));
             if let Some((scheduled, longest)) = pod.scheduled().zip(longest) {
                 let in_time = ends.is_some_and(|at| at <= timestamp(scheduled + longest));
                 same(

@@ -64,7 +64,7 @@ impl History {
             return self.watch(Watched::Tensorstack, Event::TensorstackQueue(name, queue));
         }
         let wait = if self.random.percent(40) { Some(self.wait()) } else { None };
-        let floors = self.habits.floors;
+        let (floors, quarters) = (self.habits.floors, self.apart.of(&[0, 2, 4, 4]));
         let random = &mut self.random;
         let name = random.small(5);
         let mut queue = RunaiObj {
@@ -73,8 +73,10 @@ impl History {
             ceiling: random.maybe(75, span),
             notice: random.maybe(40, |random| points(random, span)),
             wait,
-            extensions: random
-                .maybe(60, |random| (random.of(&SPANS), random.maybe(30, |random| random.below(3) as u32))),
+            extensions: random.maybe(60, |random| {
+                let total = random.of(&SPANS);
+                (total * quarters / 4, total, random.maybe(30, |random| random.below(3) as u32))
+            }),
             ..RunaiObj::default()
         };
         if floors {

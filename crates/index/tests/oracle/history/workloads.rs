@@ -6,7 +6,7 @@ use super::{History, MILLIS, SPANS, Watched};
 use crate::{
     event::Event,
     object::List,
-    world::{ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait, Whose},
+    world::{Denier, ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait, Whose},
 };
 
 impl History {
@@ -20,6 +20,7 @@ impl History {
         }
         if let Some(mut extension) = self.extensions.pop().filter(|_| self.random.percent(50)) {
             extension.granted = self.random.maybe(80, |random| random.of(&SPANS));
+            extension.denied = self.denier();
             self.extensions.push(extension.clone());
             return self.watch(Watched::Extensions, Event::Extension(extension));
         }
@@ -36,10 +37,16 @@ impl History {
             namespace: self.random.small(self.habits.namespaces),
             workload: self.random.of(&workloads),
             asked: self.time(),
+            duration: self.apart.of(&SPANS),
             granted: self.random.maybe(70, |random| random.of(&SPANS)),
+            denied: self.denier(),
         };
         self.extensions.push(extension.clone());
         self.watch(Watched::Extensions, Event::Extension(extension));
+    }
+
+    fn denier(&mut self) -> Option<Denier> {
+        self.apart.maybe(40, |apart| apart.of(&[Denier::Person, Denier::Person, Denier::Keeper]))
     }
 
     pub(super) fn group(&mut self) {

@@ -14,7 +14,7 @@ use super::{
     Naive, after,
     groups::{Lacking, LackingRun},
     lost,
-    queues::Limits,
+    queues::{Allowed, Limits},
     readiness,
 };
 use crate::{
@@ -132,6 +132,9 @@ pub struct Standing {
     pub created: Nanos,
     pub start: Option<Nanos>,
     pub started: Option<Nanos>,
+    /// The start as far as no tenant can have written it.
+    pub began: Option<Nanos>,
+    pub allowed: Allowed,
     pub is_grouped: bool,
     pub tensorstack: Option<u8>,
     pub runai: Option<u8>,
@@ -368,6 +371,8 @@ impl Naive {
             created,
             start,
             started,
+            began,
+            allowed,
             is_grouped,
             tensorstack,
             runai,
@@ -394,8 +399,8 @@ impl Naive {
         of.into_iter().flatten().min_by_key(|queue| self.ceiling(family, *queue).unwrap_or(Nanos::MAX))
     }
 
-    /// The longest total of extensions and the greatest number that each queue allows that the run has had.
-    fn lenders(&self, pod: &PodObj) -> Vec<(u8, Nanos, Option<u32>)> {
+    /// What each queue allows that the run has had.
+    fn lenders(&self, pod: &PodObj) -> Vec<(u8, Allowed)> {
         let bind = |queue: Option<u8>| Some(self.bind(Family::Runai, queue?));
         let (placed, named) = (bind(self.queue(pod)), bind(self.named_queue(pod, Family::Runai)));
         let bound = self.bound(pod);
@@ -403,18 +408,12 @@ impl Naive {
         let ending = self.queue_of(pod, Family::Runai);
         let queues = [ending, placed, named, bound.runai, pod.evidence.runai];
         let all = queues.into_iter().flatten().chain(lending);
-        let allows = |queue| {
-            let (total, count) = self.runai_limits(queue)?.extensions;
-            Some((queue, total, count))
-        };
-        all.filter_map(allows).collect()
+        all.filter_map(|queue| Some((queue, self.runai_limits(queue)?.extensions))).collect()
     }
 
     /// The least that these allow.
-    fn allowed(&self, pod: &PodObj) -> (Nanos, Option<u32>) {
-        let all = self.lenders(pod);
-        let total = all.iter().map(|(_, total, _)| *total).min();
-        (total.unwrap_or(0), all.into_iter().filter_map(|(.., count)| count).min())
+    fn allowed(&self, pod: &PodObj) -> Allowed {
+        Allowed::least(self.lenders(pod).into_iter().map(|(_, allowed)| allowed))
     }
 
     fn ceiling(&self, family: Family, queue: u8) -> Option<Nanos> {
@@ -548,12 +547,11 @@ impl Naive {
             let lenders = self.lenders(pod);
             let rank = |queue: u8| (Some(queue) != ending && Some(queue) != pod.runai, queue);
             let least = [
-                lenders.iter().min_by_key(|(queue, total, _)| (*total, rank(*queue))),
-                // no queue has an autoApprove: all allow as little
-                lenders.iter().min_by_key(|(queue, ..)| rank(*queue)),
-                lenders.iter().min_by_key(|(queue, _, count)| (count.unwrap_or(u32::MAX), rank(*queue))),
+                lenders.iter().min_by_key(|(queue, of)| (of.total, rank(*queue))),
+                lenders.iter().min_by_key(|(queue, of)| (of.at_once, rank(*queue))),
+                lenders.iter().min_by_key(|(queue, of)| (of.count.unwrap_or(u32::MAX), rank(*queue))),
             ];
-            let lending = least.into_iter().flatten().map(|(queue, ..)| *queue);
+            let lending = least.into_iter().flatten().map(|(queue, _)| *queue);
             let bound = Bound {
                 lending: lending
                     .filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai)

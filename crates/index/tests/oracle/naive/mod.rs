@@ -4,6 +4,7 @@
 mod capacity;
 mod dues;
 mod ends;
+mod extensions;
 mod groups;
 mod owners;
 mod placement;
@@ -17,7 +18,9 @@ use tenure_policy::ready::Readiness;
 
 pub use dues::{Batch, Due, DuePod, NEVER, Task};
 pub use ends::StaleEnd;
+pub use extensions::{Going, Requested, Verdict};
 pub use groups::{GangNow, stamp_of};
+pub use queues::Allowed;
 pub use stamps::Stamping;
 pub use tally::Tally;
 

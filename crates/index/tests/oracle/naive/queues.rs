@@ -5,7 +5,7 @@ use tenure_policy::{expiry::Family, queue_status::TreePlace};
 use super::Naive;
 use crate::{
     wire,
-    world::{ExtensionObj, MILLI, Nanos, RunaiObj, Wait},
+    world::{Nanos, RunaiObj, Wait},
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,16 +14,34 @@ pub struct Limits {
     pub notice: Option<[Nanos; 3]>,
     pub slice_delay: Option<Nanos>,
     pub wait: Option<Wait>,
-    /// The longest total of extensions, and the greatest number.
-    pub extensions: (Nanos, Option<u32>),
+    pub extensions: Allowed,
+}
+
+/// What a run may get beyond its ceiling: without approval, in all, and the greatest number of grants.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Allowed {
+    pub at_once: Nanos,
+    pub total: Nanos,
+    pub count: Option<u32>,
+}
+
+impl Allowed {
+    /// The least of each value. Of no queues: nothing.
+    pub fn least(all: impl Iterator<Item = Self>) -> Self {
+        let all: Vec<Self> = all.collect();
+        let least = |of: fn(&Self) -> Nanos| all.iter().map(of).min().unwrap_or(0);
+        let count = all.iter().filter_map(|of| of.count).min();
+        Self { at_once: least(|of| of.at_once), total: least(|of| of.total), count }
+    }
 }
 
 /// The allowance of the strictest queues on a path.
-fn extensions(path: &[&RunaiObj]) -> (Nanos, Option<u32>) {
+fn extensions(path: &[&RunaiObj]) -> Allowed {
     let counts = path.iter().filter(|queue| queue.ceiling.is_some() || queue.extensions.is_some());
-    let all: Vec<_> = counts.map(|queue| queue.extensions.unwrap_or((0, None))).collect();
-    let total = all.iter().map(|(total, _)| *total).min().unwrap_or(0);
-    (total * 1_000, all.iter().filter_map(|(_, count)| *count).min())
+    Allowed::least(counts.map(|queue| {
+        let (at_once, total, count) = queue.extensions.unwrap_or_default();
+        Allowed { at_once: at_once * 1_000, total: total * 1_000, count }
+    }))
 }
 
 impl Naive {
@@ -68,28 +86,6 @@ impl Naive {
             wait: path.iter().find_map(|queue| queue.wait),
             extensions: extensions(&path),
         })
-    }
-
-    /// The time that a run of a workload gets beyond its ceiling.
-    pub fn extension(
-        &self,
-        workload: u32,
-        namespace: u8,
-        started: Nanos,
-        (total, count): (Nanos, Option<u32>),
-    ) -> Nanos {
-        let counts = |of: &&ExtensionObj| {
-            of.workload == workload && of.namespace == namespace && of.asked * MILLI >= started
-        };
-        let mut grants: Vec<_> = self
-            .extensions
-            .values()
-            .filter(counts)
-            .filter_map(|of| Some((of.asked, of.uid, of.granted?)))
-            .collect();
-        grants.sort_unstable();
-        grants.truncate(count.map_or(usize::MAX, |count| count as usize));
-        grants.iter().map(|(_, _, micros)| micros * 1_000).sum::<Nanos>().min(total)
     }
 
     pub fn tensorstack_limits(&self, name: u8) -> Option<Limits> {
