@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
-    collections::BTreeSet, convert::Infallible, future::pending, num::NonZeroU32, sync::Arc, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    future::pending,
+    num::NonZeroU32,
+    sync::Arc,
+    time::Duration,
 };
 
 use http::{Method, Request, Response, header::DATE};
@@ -40,6 +45,10 @@ pub struct State {
     /// The pods that were written or deleted.
     pub written: Vec<String>,
     pub deleted: Vec<String>,
+    /// The pods that have no room for more.
+    pub full: BTreeSet<String>,
+    /// The evidence on each pod.
+    pub evidence: BTreeMap<String, Value>,
     pub under_way: BTreeSet<String>,
 }
 
@@ -129,7 +138,7 @@ impl Server {
         }
         if method == Method::DELETE {
             self.0.lock().deleted.push(object.to_owned());
-        } else if namespace.starts_with("full-") {
+        } else if namespace.starts_with("full-") || self.0.lock().full.contains(object) {
             let mut full = failure(500);
             full["message"] = json!("etcdserver: request is too large");
             return (500, full);
@@ -138,6 +147,9 @@ impl Server {
             let mut annotations = sent["metadata"]["annotations"].clone();
             if let Some(annotations) = annotations.as_object_mut() {
                 annotations.retain(|_, value| !value.is_null());
+            }
+            if let Some(evidence) = annotations.get(keys::EVIDENCE_ANNOTATION) {
+                self.0.lock().evidence.insert(object.to_owned(), evidence.clone());
             }
             metadata["annotations"] = annotations;
         }

@@ -3,6 +3,8 @@ use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1};
 use super::*;
 use crate::testing::{Keeper, Server, until};
 
+mod histories;
+
 /// Has pods whose group names their queue.
 async fn members(failing: &str, count: usize) -> (EvidenceWriter, Server) {
     let keeper = Keeper::new().await;
