@@ -436,6 +436,17 @@ pub mod tests {
     }
 
     #[test]
+    fn an_own_ceiling_is_not_reported_on_an_owner_that_a_pod_of_another_namespace_names() {
+        let owner =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
+        let forged = pod("a", &json!({"ownerReferences": [owner]}));
+        let job = json!({"name": "j", "namespace": "other", "uid": "j", "annotations": max_duration("2h")});
+        let of_owner =
+            take_all(&[forged], |index| index.apply_owner(7, &serde_json::from_value(job).unwrap()));
+        assert_eq!(of_owner, []);
+    }
+
+    #[test]
     fn an_own_ceiling_that_counts_or_may_count_is_not_reported() {
         for text in ["30m", "1h"] {
             assert_eq!(take_all(&[pod("a", &json!({"annotations": max_duration(text)}))], |_| {}), []);

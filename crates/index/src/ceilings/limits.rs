@@ -20,6 +20,7 @@ use crate::{
     cluster::ClusterObjects,
     deadlines::{BoundRun, Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
     own::{AnnotatedKind, IneffectiveReason, IneffectiveValue},
+    owners::NotedCeiling,
     podgroups::{GroupFacts, GroupQueue, GroupWorkload},
     times::Milliseconds,
 };
@@ -110,7 +111,10 @@ pub fn without_queue(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -
 pub fn ineffective(objects: &mut ClusterObjects, uid: Uid, pod: &ManagedPod) -> Option<IneffectiveValue> {
     let standing = standing(objects, uid, pod);
     let own = ignored_own(objects, &standing)?;
-    let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
+    // any user may name an owner of another namespace as the controller of a pod
+    let is_here = |of: &NotedCeiling| of.namespace.is_empty() || *of.namespace == *pod.namespace;
+    let root = objects.owners.root_with_own(pod.controller);
+    let root = root.filter(|(.., noted)| noted.ceiling == own && is_here(noted));
     let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
         (AnnotatedKind::Owner(source), uid, noted.namespace.to_string(), noted.name.to_string())
     } else if let Some(of) = objects.gangs.with_own(objects.gangs.memberships(uid), own) {
