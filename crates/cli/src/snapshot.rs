@@ -292,26 +292,26 @@ impl Snapshot {
             match met {
                 Ok(met) => {
                     let met = met.as_ref().map(|(has_ended, metadata)| (metadata, *has_ended));
-                    self.learn(&owner, met);
+                    self.learn(namespace, &owner, met);
                 }
-                Err(error) if is_forbidden(&error) => self.owners.learn(&owner, OwnerLookup::Forbidden),
+                Err(error) if is_forbidden(&error) => {
+                    self.owners.learn(namespace, &owner, OwnerLookup::Forbidden);
+                }
                 Err(error) => return Err(explain(error)),
             }
         }
     }
 
-    /// Records an owner that was read by itself, with the settings on it for its pods, and true if
-    /// it has ended. None: there is no such owner.
-    pub fn learn(&mut self, owner: &OwnerReference, met: Option<(&ObjectMeta, bool)>) {
+    /// Records an owner of objects in a namespace that was read by itself, with the settings on it
+    /// for its pods, and true if it has ended. None: there is no such owner.
+    pub fn learn(&mut self, namespace: &str, owner: &OwnerReference, met: Option<(&ObjectMeta, bool)>) {
         if let Some((metadata, _)) = met {
             self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
             self.index.apply_owner(0, metadata);
             self.owners.note(metadata);
         }
-        self.owners.learn(
-            owner,
-            met.map_or(OwnerLookup::Absent, |(metadata, has_ended)| found(metadata, has_ended)),
-        );
+        let answer = met.map_or(OwnerLookup::Absent, |(metadata, has_ended)| found(metadata, has_ended));
+        self.owners.learn(namespace, owner, answer);
     }
 }
 

@@ -194,20 +194,20 @@ impl Gatherer {
             owners.truncate(ROUND);
             let reads = owners.into_iter().map(async |(namespace, owner)| {
                 if forbidden.contains(&(owner.api_version.clone(), owner.kind.clone())) {
-                    return (owner, None);
+                    return (namespace, owner, None);
                 }
                 let read = self.cluster.find_owner(&namespace, &owner).await;
-                (owner, Some(read))
+                (namespace, owner, Some(read))
             });
             let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
-            for (owner, read) in reads {
+            for (namespace, owner, read) in reads {
                 match read {
                     Some(Ok(met)) => {
                         let met = met.as_ref();
                         let met = met.map(|of| (&of.metadata, OwnerObject(&of.value).is_finished()));
-                        view.snapshot.learn(&owner, met);
+                        view.snapshot.learn(&namespace, &owner, met);
                     }
-                    None => view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden),
+                    None => view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden),
                     Some(Err(error)) => {
                         let of_kind = (owner.api_version.clone(), owner.kind.clone());
                         // a refusal names its object, and has the same reason for each object of
@@ -216,7 +216,7 @@ impl Gatherer {
                             let error = with_causes(&explain(error));
                             self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
                         }
-                        view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden);
+                        view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden);
                     }
                 }
             }

@@ -108,8 +108,8 @@ impl ListView {
         pods.retain(|pod| pod.seen.standing(index).is_some());
     }
 
-    /// Returns the owners that must be read before all climbs can end, each once, with their
-    /// namespaces.
+    /// Returns the owners that must be read before all climbs can end, with the namespaces of the
+    /// objects below them, each once.
     pub fn asks(&self) -> Vec<(String, OwnerReference)> {
         let Self { snapshot, pods } = self;
         let mut known = HashSet::new();
@@ -119,13 +119,13 @@ impl ListView {
         let of_paused = snapshot.owners.paused().map(|(owner, metadata)| {
             (&owner.namespace, Some(&owner.reference), kueue::above(&owner.reference, metadata))
         });
-        let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
+        let mut asks: HashMap<(&str, Uid), OwnerReference> = HashMap::new();
         for (namespace, below, controller) in of_pods.chain(of_paused) {
             if let ClimbStep::Ask(owner) = snapshot.climb_known(namespace, below, controller) {
-                asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.clone(), owner));
+                asks.entry((namespace.as_str(), Uid::of(&owner.uid))).or_insert(owner);
             }
         }
-        asks.into_values().collect()
+        asks.into_iter().map(|((namespace, _), owner)| (namespace.to_owned(), owner)).collect()
     }
 
     /// Returns the queues that pods are in or name, with the namespaces of these pods.

@@ -61,8 +61,9 @@ pub struct KnownOwners {
     /// list doesn't exist.
     listed: HashSet<(String, String)>,
     by_uid: HashMap<Uid, ListedOwner>,
-    /// The answers about owners that were asked for one by one. They count for more than the list.
-    asked: HashMap<Uid, OwnerLookup>,
+    /// The answers about owners that were asked for one by one, each for the namespace of the objects
+    /// below: any user may name an owner of another namespace. They count for more than the list.
+    asked: HashMap<(String, Uid), OwnerLookup>,
     /// The annotations `tenure.dev/max-duration` of owners.
     max_durations: HashMap<Uid, String>,
 }
@@ -92,9 +93,9 @@ impl KnownOwners {
         self.by_uid.extend(owners.into_iter().map(|owner| (Uid::of(&owner.reference.uid), owner)));
     }
 
-    /// Records the answer about an owner that was asked for by itself.
-    pub fn learn(&mut self, owner: &OwnerReference, answer: OwnerLookup) {
-        self.asked.insert(Uid::of(&owner.uid), answer);
+    /// Records the answer about an owner of objects in a namespace that was asked for by itself.
+    pub fn learn(&mut self, namespace: &str, owner: &OwnerReference, answer: OwnerLookup) {
+        self.asked.insert((namespace.to_owned(), Uid::of(&owner.uid)), answer);
     }
 
     /// Records the annotation `tenure.dev/max-duration` of an owner.
@@ -114,7 +115,7 @@ impl KnownOwners {
     pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<OwnerLookup> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
-        let asked = self.asked.get(&uid);
+        let asked = self.asked.get(&(namespace.to_owned(), uid));
         if asked.is_some() || !self.listed.contains(&key) {
             return asked.cloned();
         }
@@ -272,7 +273,7 @@ mod tests {
         let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
         let mut snapshot = with_job(owner(&job, Some(&cron)));
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Ask(cron.clone()));
-        snapshot.owners.learn(&cron, owner(&cron, None).answer);
+        snapshot.owners.learn("ns", &cron, owner(&cron, None).answer);
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
     }
 
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(climb(&snapshot), ClimbStep::Ask(job.clone()));
         for (has_ended, expected) in [(false, &job), (true, &cluster)] {
             let metadata = ObjectMeta { uid: Some("j".into()), ..ObjectMeta::default() };
-            snapshot.owners.learn(&job, found(&metadata, has_ended));
+            snapshot.owners.learn("ns", &job, found(&metadata, has_ended));
             assert_eq!(climb(&snapshot), ClimbStep::Done(Action::Pause(expected.clone())));
         }
     }
@@ -301,6 +302,17 @@ mod tests {
         assert_eq!(snapshot.climb_known("other", None, Some(&job)), ClimbStep::Done(Action::DeletePod));
         let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
         assert_eq!(snapshot.climb_known("ns", None, Some(&misnamed)), ClimbStep::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
+    }
+
+    #[test]
+    fn an_owner_that_a_pod_of_another_namespace_names_in_vain_counts_for_its_own_pods() {
+        let job = reference("ray.io/v1", "RayJob", "j");
+        let mut snapshot = Snapshot::new(&Config::default(), None, Timestamp::default());
+        snapshot.owners.learn("elsewhere", &job, OwnerLookup::Absent);
+        assert_eq!(snapshot.climb_known("elsewhere", None, Some(&job)), ClimbStep::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Ask(job.clone()));
+        snapshot.owners.learn("ns", &job, owner(&job, None).answer);
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
     }
 

@@ -200,7 +200,7 @@ impl PageLook {
             }
             for (namespace, owner) in asks {
                 let (has_ended, metadata) = in_files(documents, &namespace, &owner);
-                view.snapshot.learn(&owner, Some((&metadata, has_ended)));
+                view.snapshot.learn(&namespace, &owner, Some((&metadata, has_ended)));
             }
         }
         let facts = json!({"isLive": false, "runsDry": false, "flags": options.flags});
