@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::{
     api::batch::v1::{Job, JobCondition},
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{Resource, ResourceExt};
 use serde_json::json;
@@ -36,17 +36,21 @@ use crate::{
     snapshot::{ClaimName, ClaimedDevices},
 };
 
+/// The uid of an owner, and the namespace of the objects that name it: any user may name an owner of
+/// another namespace.
+type OwnerKey = (String, String);
+
 /// Reads pods, and joins the pods of one workload.
 #[derive(Default)]
 pub struct PastReader {
     past: Past,
-    /// The controllers of Jobs that aren't `CronJob`s, by the uids of the Jobs.
-    owners: HashMap<String, OwnerReference>,
-    /// The runs whose queues aren't known yet, by the uids of the workloads that the pods belong to,
-    /// each with the pod's clocks and queues in the index. The user of a run is the namespace.
-    pods: BTreeMap<String, Vec<(PastRun, Option<SeenPod>)>>,
-    /// The uids of Jobs that have at least one pod.
-    jobs_with_pods: HashSet<String>,
+    /// The controllers of Jobs that aren't `CronJob`s, by Job.
+    owners: HashMap<OwnerKey, OwnerReference>,
+    /// The runs whose queues aren't known yet, by the workloads that the pods belong to, each with the
+    /// pod's clocks and queues in the index. The user of a run is the namespace.
+    pods: BTreeMap<OwnerKey, Vec<(PastRun, Option<SeenPod>)>>,
+    /// The Jobs that have at least one pod.
+    jobs_with_pods: HashSet<OwnerKey>,
     /// The number of runs of pods that are never touched.
     exempt: usize,
     /// The devices that pods have by claims, and the shared claims that are counted.
@@ -64,7 +68,7 @@ impl PastReader {
         let owners = jobs.iter().filter_map(|Job { metadata, .. }| {
             // each Job of a CronJob is a workload of its own
             let owner = controller(metadata).filter(|owner| owner.kind != "CronJob")?;
-            Some((metadata.uid.clone()?, owner.clone()))
+            Some((key(metadata)?, owner.clone()))
         });
         Self { owners: owners.collect(), devices, view, ..Self::default() }
     }
@@ -76,7 +80,7 @@ impl PastReader {
         let (pod, requests, stopped) = pod.split_run();
         self.view.pod(&pod, None);
         if let Some(job) = pod.controller().filter(|owner| owner.kind == "Job") {
-            self.jobs_with_pods.insert(job.uid.clone());
+            self.jobs_with_pods.insert((job.uid.clone(), pod.namespace().unwrap_or_default()));
         }
         let run = PodRun::of(&pod, stopped);
         let end = run.and_then(|run| run.stopped.or_else(|| Some(run.deletion?.until)));
@@ -93,8 +97,10 @@ impl PastReader {
             self.past.source.never_started += usize::from(is_waiting);
             return;
         };
+        let namespace = pod.namespace().unwrap_or_default();
         let owner = pod.controller().cloned().unwrap_or_else(|| of_pod(pod));
-        let owner = self.owners.get(&owner.uid).cloned().unwrap_or(owner);
+        let above = self.owners.get(&(owner.uid.clone(), namespace.clone()));
+        let owner = above.cloned().unwrap_or(owner);
         let created = pod.metadata.creation_timestamp.as_ref().map_or(started, |time| time.0);
         let run = PastRun {
             id: name_of(&owner.api_version, &owner.kind, &owner.name).into(),
@@ -103,7 +109,7 @@ impl PastReader {
             end: end.map_or(Seconds::MAX, Timestamp::as_second),
             gpus,
             cpus,
-            user: self.past.user(&pod.namespace().unwrap_or_default()),
+            user: self.past.user(&namespace),
             priority: pod.spec.priority.unwrap_or(0),
             fate: match end {
                 None => Fate::Running,
@@ -113,13 +119,13 @@ impl PastReader {
             ..PastRun::default()
         };
         let seen = SeenPod::read(pod, &mut self.view.snapshot.index);
-        self.pods.entry(owner.uid).or_default().push((run, seen));
+        self.pods.entry((owner.uid, namespace)).or_default().push((run, seen));
     }
 
     /// Adds Jobs whose pods are gone, by the times in their status.
     pub fn add_jobs_without_pods(&mut self, jobs: Vec<Job>) {
         for job in jobs {
-            if job.metadata.uid.as_ref().is_some_and(|uid| self.jobs_with_pods.contains(uid)) {
+            if key(&job.metadata).is_some_and(|job| self.jobs_with_pods.contains(&job)) {
                 continue;
             }
             let Some((pod, end, times)) = pod_of(job) else { continue };
@@ -161,6 +167,11 @@ impl PastReader {
         source.missing.extend(devices.warning.filter(|_| has_claims));
         (past, view)
     }
+}
+
+/// Returns the key of an owner by its own metadata. None: the owner has no uid.
+fn key(metadata: &ObjectMeta) -> Option<OwnerKey> {
+    Some((metadata.uid.clone()?, metadata.namespace.clone().unwrap_or_default()))
 }
 
 /// Returns the numbers of GPUs and of cores of `times` pods, which have `devices` by claims each.

@@ -397,6 +397,55 @@ fn a_pod_that_terminates_has_run_until_now_at_most() {
 }
 
 #[test]
+fn a_pod_that_names_a_job_of_another_namespace_neither_joins_that_job_nor_hides_it() {
+    let [begin, end] = ["2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z"];
+    let now: Timestamp = end.parse().unwrap();
+    let job = |namespace: &str, name: &str| {
+        json!({
+            "metadata": {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": begin},
+            "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}},
+            "status": {
+                "startTime": begin, "completionTime": end,
+                "conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": end}],
+            },
+        })
+    };
+    let pod = |namespace: &str, job: &str| {
+        let owner =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true});
+        json!({
+            "metadata": {
+                "name": "p", "namespace": namespace, "uid": format!("{namespace}-{job}"),
+                "creationTimestamp": begin, "ownerReferences": [owner],
+            },
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": begin}],
+            },
+        })
+    };
+    let view = ListView::new(Snapshot::new(&Config::default(), None, now));
+    let mut reader = PastReader::new(view, &[], ClaimedDevices::default());
+    for pod in [pod("team", "runs"), pod("forger", "runs"), pod("forger", "ended")] {
+        reader.add(from_value(pod).unwrap());
+    }
+    let jobs = [job("team", "runs"), job("team", "ended")];
+    reader.add_jobs_without_pods(jobs.into_iter().map(|job| from_value(job).unwrap()).collect());
+    let (past, _) = reader.finish("cluster,", "all namespaces".into(), now);
+    let mut runs: Vec<_> =
+        past.runs.iter().map(|run| (past.user_name(run), &*run.id, run.is_joined)).collect();
+    runs.sort_unstable();
+    let expected = [
+        ("forger", "job/ended", false),
+        ("forger", "job/runs", false),
+        ("team", "job/ended", false),
+        ("team", "job/runs", false),
+    ];
+    assert_eq!(runs, expected);
+}
+
+#[test]
 fn more_time_is_suggested_for_queues_of_the_run_ai_family_alone() {
     let past = past_of(&[(1, 0, 0, HOUR + 60, Fate::Ended)]);
     let suggested = |family: Family| {
