@@ -17,6 +17,7 @@ use tenure_policy::{
     preemption::{Rule, Rules},
     usage::DEFAULT_RESOURCE,
 };
+use tenure_service::log::of_callers;
 use tenure_types::extender::{self, Args, OfferedVictims};
 use tracing::{debug, info};
 
@@ -221,16 +222,21 @@ impl Extender {
         GrantEffects { uid: uid.to_string(), at: now, waited }
     }
 
-    /// Logs a refusal. If wake-ups are on and an obstacle is known to end, the preemptor waits for
-    /// the first end.
+    /// Logs a refusal, unless callers have filled the log. If wake-ups are on and an obstacle is known
+    /// to end, the preemptor waits for the first end.
     fn refuse(&self, preemptor: &PendingPod<'_>, obstacle: &Obstacle<'_>) {
         let PendingPod { uid, namespace, name, priority, scheduler, nominated, .. } = preemptor;
         let Some(because) = obstacle.why else { return };
+        let is_logged = of_callers();
         let Some((until, node)) = obstacle.first else {
-            info!(%namespace, %name, because, "No pod may be preempted for this one");
+            if is_logged {
+                info!(%namespace, %name, because, "No pod may be preempted for this one");
+            }
             return;
         };
-        info!(%namespace, %name, because, %until, node, "No pod may be preempted for this one before that time");
+        if is_logged {
+            info!(%namespace, %name, because, %until, node, "No pod may be preempted for this one before that time");
+        }
         if !self.wakes {
             return;
         }
@@ -255,4 +261,55 @@ fn protect_all(args: &Args<'_>) -> (Vec<u8>, NodeCounts) {
     let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);
     let body = extender::PreemptionResult::with_capacity(0).into_json();
     (body, NodeCounts { unknown, ..NodeCounts::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{borrow::Cow, io, sync::Arc};
+
+    use parking_lot::Mutex;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::Metrics;
+
+    /// A log of which only the number of lines is kept.
+    #[derive(Clone, Default)]
+    struct CountedLines(Arc<Mutex<usize>>);
+
+    impl io::Write for CountedLines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            *self.0.lock() += bytes.iter().filter(|byte| **byte == b'\n').count();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_caller_who_asks_for_the_same_pod_again_and_again_does_not_fill_the_log() {
+        let extender = Extender::new(ClusterView::default(), Metrics::register(&mut Registry::default()));
+        let preemptor = PendingPod {
+            uid: Cow::Borrowed("p"),
+            namespace: "ns",
+            name: "p",
+            priority: 1,
+            never_preempts: false,
+            scheduler: "s",
+            queue: None,
+            nominated: None,
+        };
+        let (lines, first) = (CountedLines::default(), Some((Timestamp::UNIX_EPOCH, "n")));
+        let log = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || log.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for first in std::iter::repeat_n([first, None], 5_000).flatten() {
+                extender.refuse(&preemptor, &Obstacle { first, why: Some("floor") });
+            }
+        });
+        let lines = *lines.0.lock();
+        assert!((1..1_000).contains(&lines), "{lines}");
+    }
 }
