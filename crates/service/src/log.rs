@@ -77,6 +77,15 @@ pub fn of_callers() -> bool {
     LIMIT.check().is_ok()
 }
 
+/// The most bytes that a line shows of a text by others.
+const LONGEST_TEXT: usize = 1_024;
+
+/// Returns the beginning of a text for a line of log. A caller or a user may write megabytes where a
+/// name belongs.
+pub fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or_default()
+}
+
 /// Returns the levels by crate. kube logs each failed try, while Tenure logs the result, so lines
 /// of kube appear at level debug only.
 fn filter(level: LogLevel) -> Targets {
@@ -123,6 +132,12 @@ mod tests {
     fn callers_cause_a_bounded_number_of_lines() {
         let lines = (0..10_000).filter(|_| of_callers()).count();
         assert!((200..1_000).contains(&lines), "{lines}");
+    }
+
+    #[test]
+    fn a_text_by_others_is_cut_at_the_end_of_a_character() {
+        assert_eq!((cut(""), cut("research")), ("", "research"));
+        assert_eq!(cut(&"€".repeat(200_000)), "€".repeat(341));
     }
 
     #[derive(Parser)]

@@ -21,7 +21,7 @@ use tenure_policy::{
     guard::{self, GuardVerdict, Operation},
     preemption::Rules,
 };
-use tenure_service::log::of_callers;
+use tenure_service::log::{cut, of_callers};
 use tracing::{debug, info};
 
 use crate::{
@@ -105,6 +105,7 @@ impl Guard {
         let refusal = (namespace, pod, operation, user, hold.rule.name(), hold.until);
         let is_new = is_new(&mut self.logged.lock(), refusal);
         let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
+        let (namespace, pod, user) = (cut(namespace), cut(pod), cut(user));
         if is_new && of_callers() {
             info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
         } else {

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{Router, extract::State, http::HeaderMap, middleware, response::Response, routing::post};
 use jiff::Timestamp;
-use tenure_service::log::of_callers;
+use tenure_service::log::{cut, of_callers};
 use tracing::info;
 
 use crate::{Metrics, Mutator, Validator, admission_review::Request, convert, large, metrics::ReviewResult};
@@ -48,8 +48,10 @@ async fn validate(
     let verdict = response.result();
     if verdict == ReviewResult::Refused && of_callers() {
         let Request { operation, kind, namespace, name, user_info, .. } = &request;
-        let (user, reason) = (&user_info.username, response.reason());
-        info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");
+        let texts = [operation, &kind.kind, namespace, name, &user_info.username];
+        let [operation, kind, namespace, name, user] = texts.map(|text| cut(text));
+        let reason = cut(response.reason());
+        info!(%operation, %group, %kind, %namespace, %name, %user, reason, "Refused an object");
     }
     metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
     json(&response)

@@ -14,6 +14,7 @@ use axum::{
     response::Response,
 };
 use http_body_util::BodyExt;
+use tenure_service::log::of_callers;
 use tracing::info;
 
 use crate::{
@@ -41,12 +42,13 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
         return reject(&metrics, (StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into()));
     };
     metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
-    if let Some(meaning) = admitted {
-        info!(bytes, "Admitted an object that is too large to be reviewed");
-        json(&admission_review::AdmissionResponse::admit_unread(uid, bytes, meaning))
-    } else {
-        info!(bytes, "Refused an object that is too large to be reviewed");
-        json(&admission_review::AdmissionResponse::too_large(uid, bytes))
+    if of_callers() {
+        let is_admitted = admitted.is_some();
+        info!(bytes, is_admitted, "Got an object that is too large to be reviewed");
+    }
+    match admitted {
+        Some(meaning) => json(&admission_review::AdmissionResponse::admit_unread(uid, bytes, meaning)),
+        None => json(&admission_review::AdmissionResponse::too_large(uid, bytes)),
     }
 }
 

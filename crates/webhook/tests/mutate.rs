@@ -9,6 +9,11 @@ mod support;
 use std::{
     collections::BTreeSet,
     convert::Infallible,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -177,6 +182,36 @@ async fn what_a_tenant_changes_or_removes_is_put_back() {
         assert_eq!(patch_of(&response).as_array().unwrap().len(), 1);
         assert_eq!(warnings(&response).len(), 1);
     }
+}
+
+/// A log of which only the number of bytes is kept.
+#[derive(Clone, Default)]
+struct CountedBytes(Arc<AtomicUsize>);
+
+impl io::Write for CountedBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.fetch_add(bytes.len(), Relaxed);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn callers_who_write_what_is_set_back_fill_no_log_however_long_their_names_are() {
+    let bytes = CountedBytes::default();
+    let log = bytes.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || log.clone()).finish();
+    let _kept = tracing::subscriber::set_default(subscriber);
+    let user = "x".repeat(100_000);
+    let review = review("scheduling.run.ai", &user, &stamped(FUTURE), &stamped(PAST));
+    for _ in 0..600 {
+        answer(&review).await;
+    }
+    let bytes = bytes.0.load(Relaxed);
+    assert!(bytes < 1_000_000, "{bytes}");
 }
 
 #[tokio::test]

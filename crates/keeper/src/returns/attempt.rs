@@ -11,7 +11,11 @@ use tenure_policy::{
     naming::describe,
     pause::{self, OwnerObject, PausedObject, Return, ReturnPatch},
 };
-use tenure_service::{call::ApiError, log::of_callers, work::Lease};
+use tenure_service::{
+    call::ApiError,
+    log::{cut, of_callers},
+    work::Lease,
+};
 use tenure_types::{
     journal::{JournalAct, ReturnRecord},
     paused::{PausedRecord, RequeueState},
@@ -21,9 +25,6 @@ use tracing::warn;
 
 use super::{Requeuer, ReturningOwner};
 use crate::action::ConflictRetries;
-
-/// The most characters of a field that the log shows. No field that pauses a kind has as many.
-const LONGEST_FIELD: usize = 128;
 
 /// The result of a try to resume an owner.
 pub enum Attempt {
@@ -49,11 +50,6 @@ pub struct ReturnReport {
     pub back: Return,
     /// The return, as the journal has it.
     pub returned: ReturnRecord,
-}
-
-/// Returns the field that a record names, cut: any user may write a record, with a text of any length.
-fn shown_field(record: &PausedRecord) -> String {
-    record.field.chars().take(LONGEST_FIELD).collect()
 }
 
 /// True if the patch was refused, or the field that was set doesn't exist any more: an immediate
@@ -119,9 +115,9 @@ impl Requeuer {
         // otherwise a user who may write annotations could have the keeper set any field
         let config = self.handles.config.get();
         let Some(rule) = config.table.rule(owner, &record.field) else {
-            // users may write such a record again and again
+            // users may write such a record again and again, with a text of any length
             if of_callers() {
-                let (owner, field) = (describe(owner), shown_field(&record));
+                let (owner, field) = (describe(owner), cut(&record.field));
                 warn!(%namespace, owner, field, "Not resumed: its record names a field that doesn't pause its kind");
             }
             return Ok(Attempt::NotOurs);
@@ -201,25 +197,5 @@ impl Requeuer {
             }
         };
         Ok(self.handles.objects.write(namespace, owner, patch, is_done).await.map(drop)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_field_that_a_tenant_names_is_cut_for_the_log() {
-        let shown = |field: &str| {
-            let record = json!({
-                "reason": "PodsReadyTimeout", "at": "2026-01-01T00:00:00Z", "queue": "q", "field": field,
-                "previousValue": false,
-            });
-            shown_field(&serde_json::from_value(record).unwrap())
-        };
-        assert_eq!(shown("spec.suspend"), "spec.suspend");
-        assert_eq!(shown(&"é".repeat(200_000)), "é".repeat(LONGEST_FIELD));
     }
 }

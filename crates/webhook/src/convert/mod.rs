@@ -19,7 +19,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use tenure_service::callers::Peer;
+use tenure_service::{
+    callers::Peer,
+    log::{cut, of_callers},
+};
 use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
@@ -82,8 +85,8 @@ async fn converted(
     let fault = |fault| (StatusCode::BAD_REQUEST, fault);
     let ConversionResult { bytes, version, objects, failure } = result.map_err(fault)?;
     metrics.converted(version, failure.is_none(), objects, started.elapsed().as_secs_f64());
-    if let Some(error) = failure {
-        warn!(%version, objects, error, "Failed to convert queues");
+    if let Some(error) = failure.as_deref().filter(|_| of_callers()) {
+        warn!(%version, objects, error = cut(error), "Failed to convert queues");
     }
     let body = Bytes::from_owner(AnswerBytes { bytes, _turn: turn });
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use json_patch::Patch;
 use serde_json::value::RawValue;
 use tenure_policy::pod_group::{self, PodGroupReview, StampChange, WriterTrust};
+use tenure_service::log::{cut, of_callers};
 use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
@@ -28,12 +29,13 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: WriterTrust, now
     };
     let PodGroupReview { start, queue, conflicts } = reviewed;
     let set_back = |what: &str, why: &str| {
-        // the API server refuses the write, so no value is set back
-        if conflicts {
+        // where there is a conflict, the API server refuses the write, so no value is set back
+        if conflicts || !of_callers() {
             return;
         }
         let Request { user_info, namespace, name, dry_run, .. } = request;
-        let (user, group) = (&user_info.username, kind.group());
+        let [user, namespace, name] = [&user_info.username, namespace, name].map(|text| cut(text));
+        let group = kind.group();
         info!(%user, %group, %namespace, %name, dry_run, %why, "Set {what} back");
     };
     let mut patch = Patch::default();

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{Router, extract::State, http::HeaderMap, middleware, response::Response, routing::post};
-use tenure_service::log::of_callers;
+use tenure_service::log::{cut, of_callers};
 use tracing::info;
 
 use super::OwnerAnswers;
@@ -49,7 +49,9 @@ async fn review(
     let result = response.result();
     if result == ReviewResult::Refused && of_callers() {
         let Request { operation, kind, namespace, name, user_info, dry_run, .. } = &request;
-        let (group, kind, user, reason) = (&kind.group, &kind.kind, &user_info.username, response.reason());
+        let texts = [operation, &kind.group, &kind.kind, namespace, name, &user_info.username];
+        let [operation, group, kind, namespace, name, user] = texts.map(|text| cut(text));
+        let reason = cut(response.reason());
         info!(%operation, %group, %kind, %namespace, %name, %user, dry_run, reason, "Refused an owner");
     }
     metrics.owner_answered(result, started.elapsed().as_secs_f64());

@@ -310,6 +310,6 @@ mod tests {
             }
         });
         let lines = *lines.0.lock();
-        assert!((1..1_000).contains(&lines), "{lines}");
+        assert!(lines < 1_000, "{lines}");
     }
 }
