@@ -49,7 +49,9 @@ use crate::{
 };
 pub use claims::{ClaimName, ClaimedDevices, held_claims};
 pub use cluster::NotListed;
-pub use owners::{ClimbStep, KnownOwners, ListedOwner, SelectedObjects, found, in_files};
+pub use owners::{
+    AskedOwner, ClimbStep, KnownOwners, ListedOwner, SelectedObjects, asked_owner, found, in_files,
+};
 pub use pods::NamedWorkload;
 pub use source::NamedObject;
 

@@ -23,7 +23,7 @@ use super::row::{ListedPause, WorkloadRow, WorkloadSummary};
 use crate::{
     cluster::{ClusterReader, LIVE},
     run::WorkloadRun,
-    snapshot::{ClimbStep, Snapshot},
+    snapshot::{AskedOwner, ClimbStep, Snapshot, asked_owner},
 };
 
 /// The objects that were read. Pods are added last, and then the view is
@@ -114,18 +114,19 @@ impl ListView {
         let Self { snapshot, pods } = self;
         let mut known = HashSet::new();
         let of_pods = pods.iter().map(|pod| (&pod.namespace, None, pod.controller.as_ref()));
-        let of_pods =
-            of_pods.filter(|(of, _, controller)| known.insert((*of, controller.map(|one| &one.uid))));
+        let of_pods = of_pods.filter(|(of, _, controller)| {
+            known.insert((*of, controller.map(|one| [&one.api_version, &one.kind, &one.name, &one.uid])))
+        });
         let of_paused = snapshot.owners.paused().map(|(owner, metadata)| {
             (&owner.namespace, Some(&owner.reference), kueue::above(&owner.reference, metadata))
         });
-        let mut asks: HashMap<(&str, Uid), OwnerReference> = HashMap::new();
+        let mut asks: HashMap<AskedOwner, OwnerReference> = HashMap::new();
         for (namespace, below, controller) in of_pods.chain(of_paused) {
             if let ClimbStep::Ask(owner) = snapshot.climb_known(namespace, below, controller) {
-                asks.entry((namespace.as_str(), Uid::of(&owner.uid))).or_insert(owner);
+                asks.insert(asked_owner(namespace, &owner), owner);
             }
         }
-        asks.into_iter().map(|((namespace, _), owner)| (namespace.to_owned(), owner)).collect()
+        asks.into_iter().map(|((namespace, ..), owner)| (namespace, owner)).collect()
     }
 
     /// Returns the queues that pods are in or name, with the namespaces of these pods.

@@ -54,6 +54,16 @@ impl ListedOwner {
     }
 }
 
+/// An owner that is asked for by itself: the namespace of the objects below, group, kind and name, and
+/// the uid. Any user may name the uid of another user's object, by a name that no object has.
+pub type AskedOwner = (String, [String; 3], Uid);
+
+/// Returns the owner that is asked for, where objects in a namespace name this one.
+pub fn asked_owner(namespace: &str, owner: &OwnerReference) -> AskedOwner {
+    let names = [group_of(&owner.api_version), &owner.kind, &owner.name].map(str::to_owned);
+    (namespace.to_owned(), names, Uid::of(&owner.uid))
+}
+
 /// The owners that are known, and the kinds of which all objects are known.
 #[derive(Debug, Default)]
 pub struct KnownOwners {
@@ -61,9 +71,8 @@ pub struct KnownOwners {
     /// list doesn't exist.
     listed: HashSet<(String, String)>,
     by_uid: HashMap<Uid, ListedOwner>,
-    /// The answers about owners that were asked for one by one, each for the namespace of the objects
-    /// below: any user may name an owner of another namespace. They count for more than the list.
-    asked: HashMap<(String, Uid), OwnerLookup>,
+    /// The answers about owners that were asked for one by one. They count for more than the list.
+    asked: HashMap<AskedOwner, OwnerLookup>,
     /// The annotations `tenure.dev/max-duration` of owners.
     max_durations: HashMap<Uid, String>,
 }
@@ -95,7 +104,7 @@ impl KnownOwners {
 
     /// Records the answer about an owner of objects in a namespace that was asked for by itself.
     pub fn learn(&mut self, namespace: &str, owner: &OwnerReference, answer: OwnerLookup) {
-        self.asked.insert((namespace.to_owned(), Uid::of(&owner.uid)), answer);
+        self.asked.insert(asked_owner(namespace, owner), answer);
     }
 
     /// Records the annotation `tenure.dev/max-duration` of an owner.
@@ -115,7 +124,7 @@ impl KnownOwners {
     pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<OwnerLookup> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
-        let asked = self.asked.get(&(namespace.to_owned(), uid));
+        let asked = self.asked.get(&asked_owner(namespace, owner));
         if asked.is_some() || !self.listed.contains(&key) {
             return asked.cloned();
         }
@@ -306,11 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_a_pod_of_another_namespace_names_in_vain_counts_for_its_own_pods() {
+    fn an_owner_whose_uid_other_pods_name_in_vain_counts_for_its_own_pods() {
         let job = reference("ray.io/v1", "RayJob", "j");
+        let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
+        let forged = [("elsewhere", job.clone()), ("ns", misnamed), ("ns", reference("v1", "Pod", "j"))];
         let mut snapshot = Snapshot::new(&Config::default(), None, Timestamp::default());
-        snapshot.owners.learn("elsewhere", &job, OwnerLookup::Absent);
-        assert_eq!(snapshot.climb_known("elsewhere", None, Some(&job)), ClimbStep::Done(Action::DeletePod));
+        for (namespace, owner) in &forged {
+            snapshot.owners.learn(namespace, owner, OwnerLookup::Absent);
+            let climb = snapshot.climb_known(namespace, None, Some(owner));
+            assert_eq!(climb, ClimbStep::Done(Action::DeletePod));
+        }
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Ask(job.clone()));
         snapshot.owners.learn("ns", &job, owner(&job, None).answer);
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));

@@ -122,6 +122,20 @@ fn a_pod_whose_owners_cannot_be_paused_stands_by_itself() {
 }
 
 #[test]
+fn an_owner_is_asked_for_beside_a_name_that_another_pod_has_for_its_uid() {
+    let mut view = ListView::of_files(Snapshot::new(&Config::default(), Some("t9k-system"), at(0)));
+    tensorstack(&mut view, "q", "1m");
+    for name in ["a", "b"] {
+        let job =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": true});
+        pod(&mut view, name, TENSORSTACK, true, &json!([job]));
+    }
+    let mut names: Vec<_> = view.asks().into_iter().map(|(_, owner)| owner.name).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
 fn a_pending_workload_of_the_runai_family_has_no_clock_yet() {
     let mut view = view();
     runai(&mut view, "q", &json!({"maxDuration": "1m", "preemptMinRuntime": "10s"}));
