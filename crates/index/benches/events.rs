@@ -121,9 +121,8 @@ fn subgroup_events(index: &mut CeilingIndex, subgroups: usize) {
 /// Pods of a gang that get ready or terminate, one after the other, with a single question at the end. Compares a gang
 /// of a tenth of the size: an event should cost about the same.
 fn gang_events(pods: usize) {
-    let changes: [(&str, fn(usize) -> Value); 2] =
-        [("gets ready", |number| in_gang(number, true)), ("terminates", terminating_in_gang)];
-    for (what, changed) in changes {
+    let gets_ready: fn(usize) -> Value = |number| in_gang(number, true);
+    for (what, changed) in [("gets ready", gets_ready), ("terminates", terminating_in_gang)] {
         let [small, large] = [pods / 10, pods].map(|pods| gang_event(pods, changed));
         let ratio = large.as_secs_f64() / small.as_secs_f64();
         println!("a gang of {pods} pods: one that {what}  {large:>10.1?}, {ratio:.1} times that of a tenth");

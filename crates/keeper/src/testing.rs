@@ -115,8 +115,8 @@ impl Server {
             }
             for (daemons, uid) in [("full-daemons-", "set"), ("full-forged-", "another")] {
                 if namespace.starts_with(daemons) {
-                    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "set", "uid": uid, "controller": true});
-                    metadata["ownerReferences"] = json!([set]);
+                    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "set", "uid": uid, "controller": true});
+                    metadata["ownerReferences"] = json!([owner]);
                 }
             }
             let note = json!({"uid": name, "fields": {}}).to_string();

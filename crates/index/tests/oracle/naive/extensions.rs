@@ -78,11 +78,12 @@ impl Naive {
         // a pod in no queue has no ceiling, and a pod that waits has no run
         let standings = pods.filter_map(|pod| self.standing(pod));
         let runs: Vec<(Nanos, Standing)> = standings.filter_map(|of| Some((of.began?, of))).collect();
-        let begun: Vec<_> = runs.iter().filter(|(began, _)| *began <= of.asked * MILLI).collect();
-        let in_queues = begun.iter().filter_map(|(began, of)| Some((*began, of, self.allowed_by_queue(of)?)));
+        let asked_of: Vec<_> = runs.iter().filter(|(began, _)| *began <= of.asked * MILLI).collect();
+        let in_queues =
+            asked_of.iter().filter_map(|(began, of)| Some((*began, of, self.allowed_by_queue(of)?)));
         let in_queues: Vec<_> = in_queues.collect();
         let Some(began) = in_queues.iter().map(|(began, ..)| *began).min() else {
-            return match (runs.is_empty(), begun.is_empty()) {
+            return match (runs.is_empty(), asked_of.is_empty()) {
                 (true, _) => Requested::Unknown,
                 (false, true) => Requested::Over,
                 (false, false) => Requested::WithoutQueue,
