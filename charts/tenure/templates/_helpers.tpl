@@ -667,15 +667,17 @@ tolerations:
 {{-   range $place, $item := $node }}
 {{-     include "tenure.checkValue" (list $rule $item (rest $steps) (printf "%s[%d]" $path $place)) }}
 {{-   end }}
-{{- else if kindIs "map" $node }}
+{{- else if and (kindIs "map" $node) (has $step (list "{}" "(key)")) }}
 {{-   range $key, $item := $node }}
 {{-     $way := printf "%s.%s" $path $key | trimPrefix "." }}
-{{-     if eq $step "(key)" }}
-{{-       include "tenure.checkValue" (list $rule $key list $way) }}
-{{-     else if has $step (list "{}" $key) }}
+{{-     if eq $step "{}" }}
 {{-       include "tenure.checkValue" (list $rule $item (rest $steps) $way) }}
+{{-     else }}
+{{-       include "tenure.checkValue" (list $rule $key list $way) }}
 {{-     end }}
 {{-   end }}
+{{- else if and (kindIs "map" $node) (hasKey $node $step) }}
+{{-   include "tenure.checkValue" (list $rule (get $node $step) (rest $steps) (printf "%s.%s" $path $step | trimPrefix ".")) }}
 {{- end }}
 {{- end }}
 
