@@ -10,7 +10,7 @@ use kube::Api;
 use serde_json::{Value, json};
 use tenure_testbed::Cluster;
 
-use crate::{NAMESPACE, arguments, find, helm, kubectl, parse, render, shared};
+use crate::{NAMESPACE, arguments, find, helm, kubectl, parse, render, shared, template};
 
 /// The text at `pointer` in each webhook of a configuration.
 fn of_each_webhook<'a>(configuration: &'a Value, pointer: &str) -> Vec<Option<&'a str>> {
@@ -227,7 +227,7 @@ async fn lifetimes_with_which_no_webhook_would_start_are_refused() {
         (json!({"validity": "2s"}), "validity must be at least 3s: it is 2s"),
     ] {
         let values = json!({"webhook": {"certificate": {"selfManaged": own}}});
-        let output = helm(shared().await, "template", "test", &values, &[]).await;
+        let output = template("test", &values, &[]).await;
         let words = format!("webhook.certificate.selfManaged.{words}");
         assert!(!output.status.success() && output.stderr.contains(&words), "{}", output.stderr);
     }
@@ -239,7 +239,7 @@ async fn lifetimes_with_which_no_webhook_would_start_are_refused() {
 async fn a_mode_that_is_no_more_is_refused_with_the_remedy() {
     for (mode, words) in [("generated", "Set it to selfManaged"), ("other", "must be one of selfManaged, ")] {
         let values = json!({"webhook": {"certificate": {"mode": mode}}});
-        let output = helm(shared().await, "template", "test", &values, &[]).await;
+        let output = template("test", &values, &[]).await;
         assert!(!output.status.success() && output.stderr.contains(words), "{}", output.stderr);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_testbed::Cluster;
 use tenure_tests::pages::{commands, run};
 
-use crate::{CHART, NAMESPACE, arguments, find, helm, kinds, kubectl, render, shared, start_api_server};
+use crate::{CHART, NAMESPACE, arguments, find, helm, kinds, kubectl, render, start_api_server, template};
 
 const CRD: &str = "queues.scheduling.run.ai";
 const WEBHOOK: &str = "test-tenure-webhook";
@@ -224,7 +224,7 @@ async fn a_wish_for_v2_that_can_not_be_granted_is_refused_with_what_to_set() {
         (json!({"crds": {"serveV2": false}, "queueVersion": "v2"}), &[], "set queueVersion to auto"),
         (json!({"crds": {"serveV2": "yes"}}), &[], "/crds/serveV2"),
     ] {
-        let refused = helm(shared().await, "template", "test", &values, flags).await;
+        let refused = template("test", &values, flags).await;
         assert!(
             !refused.status.success() && refused.stderr.contains(expected),
             "{values}: {}",

@@ -8,7 +8,7 @@ use tenure_policy::{config::Config, guard::UnknownPreemptor};
 use crate::{
     CHART, NOWHERE, PEM, accepted, arguments, find, helm, kinds, parse, render,
     rights::{WATCHED, granted_to, rights, triples},
-    shared,
+    shared, template,
     values::{assert_refused, config},
 };
 
@@ -136,7 +136,7 @@ async fn values_of_the_guard_become_configuration_and_a_flag() {
 #[tokio::test]
 async fn preset_for_kai_has_its_scheduler_judged_by_the_weaker_floor_and_its_queues_read() {
     let preset = format!("{CHART}/values-kai.yaml");
-    let output = helm(shared().await, "template", "test", &json!({}), &["--values", &preset]).await;
+    let output = template("test", &json!({}), &["--values", &preset]).await;
     let objects = parse(&output.success().unwrap());
     let config = find(&objects, "ConfigMap", "test-tenure-config").pointer("/data/tenure.yaml").unwrap();
     let guarded = Config::parse(config.as_str().unwrap()).unwrap().guarded;

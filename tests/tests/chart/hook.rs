@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{NAMESPACE, assert_accepted, find, helm, kinds, kubectl, parse, render, shared};
+use crate::{NAMESPACE, assert_accepted, find, kinds, kubectl, parse, render, shared, template};
 
 #[tokio::test]
 async fn a_test_creates_a_queue_and_an_extension_in_a_dry_run_with_rights_of_its_own() {
     let values = json!({"test": {"enabled": true, "image": "example.com/kubectl:1"}});
     let (cluster, show) = (shared().await, ["--show-only", "templates/tests/queue.yaml"]);
-    let rendered = helm(cluster, "template", "hooked", &values, &show).await.success().unwrap();
+    let rendered = template("hooked", &values, &show).await.success().unwrap();
     // in a dry run it isn't there for the pod
     kubectl(cluster, &["create", "serviceaccount", "hooked-tenure-test", "-n", NAMESPACE], "").await;
     assert_accepted(&rendered).await;

@@ -34,7 +34,7 @@ mod wishes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -116,22 +116,32 @@ async fn helm(cluster: &Cluster, verb: &str, release: &str, values: &Value, flag
     cluster.helm(&[&arguments, flags].concat()).await.unwrap()
 }
 
-/// Renders the chart without access to a cluster, once for the same values.
-async fn render(release: &str, values: &Value) -> Vec<Value> {
-    static RENDERED: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
-    let key = format!("{release} {values}");
-    let rendered = RENDERED.lock().unwrap().get(&key).cloned();
-    if let Some(objects) = rendered {
-        return objects;
-    }
-    let output = helm(shared().await, "template", release, values, &[]).await;
-    let objects = parse(&output.success().unwrap());
-    RENDERED.lock().unwrap().insert(key, objects.clone());
-    objects
+/// Renders the chart without access to a cluster, once for the same arguments.
+async fn template(release: &str, values: &Value, flags: &[&str]) -> Output {
+    static RENDERED: Mutex<BTreeMap<String, Arc<OnceCell<Output>>>> = Mutex::new(BTreeMap::new());
+    let key = format!("{release} {values} {flags:?}");
+    let rendered = Arc::clone(RENDERED.lock().unwrap().entry(key).or_default());
+    let render = async || helm(shared().await, "template", release, values, flags).await;
+    Box::pin(rendered.get_or_init(render)).await.clone()
 }
 
-fn parse(documents: &str) -> Vec<Value> {
-    serde_saphyr::from_multiple(documents).unwrap()
+/// The objects that the chart renders.
+async fn render(release: &str, values: &Value) -> Vec<Value> {
+    parse(&template(release, values, &[]).await.success().unwrap())
+}
+
+/// Reads objects, each document once: those of two sets of values are the same for the most part.
+fn parse(text: &str) -> Vec<Value> {
+    static READ: Mutex<BTreeMap<String, Vec<Value>>> = Mutex::new(BTreeMap::new());
+    let read = |document: &String| serde_saphyr::from_multiple(document).unwrap();
+    let objects = |document| READ.lock().unwrap().entry(document).or_insert_with_key(read).clone();
+    documents(text).flat_map(objects).collect()
+}
+
+/// Each document, up to its last line break, which may be one of a text.
+fn documents(text: &str) -> impl Iterator<Item = String> {
+    let all = text.split("\n---\n").map(|document| document.trim_start_matches("---\n"));
+    all.map(|document| format!("{}\n", document.trim_end_matches('\n')))
 }
 
 fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
@@ -161,17 +171,16 @@ fn arguments(deployment: &Value) -> Vec<String> {
 
 /// The objects that the chart renders, after the API server has accepted them.
 async fn accepted(values: &Value) -> Vec<Value> {
-    let rendered = helm(shared().await, "template", "test", values, &[]).await.success().unwrap();
+    let rendered = template("test", values, &[]).await.success().unwrap();
     assert_accepted(&rendered).await;
     parse(&rendered)
 }
 
 /// Makes the API server itself check each document, but keep nothing. A document that it has accepted isn't sent again: those of
 /// two sets of values are the same for the most part.
-async fn assert_accepted(documents: &str) {
+async fn assert_accepted(text: &str) {
     static ACCEPTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let all = documents.split("\n---\n").map(|document| document.trim_start_matches("---\n").trim());
-    let mut new: BTreeSet<_> = all.filter(|document| !document.is_empty()).map(str::to_owned).collect();
+    let mut new: BTreeSet<_> = documents(text).collect();
     new.retain(|document| !ACCEPTED.lock().unwrap().contains(document));
     if new.is_empty() {
         return;
@@ -180,7 +189,7 @@ async fn assert_accepted(documents: &str) {
     let helm = "--field-manager=helm";
     let apply = ["apply", "--server-side", helm, "--dry-run=server", "--validate=strict", "-f", "-"];
     let documents: Vec<_> = new.iter().map(String::as_str).collect();
-    let output = shared().await.kubectl_with_input(&apply, &documents.join("\n---\n")).await.unwrap();
+    let output = shared().await.kubectl_with_input(&apply, &documents.join("---\n")).await.unwrap();
     assert_eq!(output.stderr, "");
     assert_eq!(output.success().unwrap().lines().count(), new.len());
     ACCEPTED.lock().unwrap().extend(new);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::{CHART, accepted, find, helm, kinds, render, shared, values::assert_refused};
+use crate::{CHART, accepted, find, kinds, render, template, values::assert_refused};
 
 /// The kinds of the Prometheus Operator, as far as the chart sets their fields.
 pub fn operators_kinds() -> Vec<Value> {
@@ -198,7 +198,7 @@ async fn with_a_certificate_probes_and_monitor_use_https_and_both_programs_may_a
     );
 
     let of_pods = tls(json!({"enabled": true, "kind": "PodMonitor"}));
-    let refused = helm(shared().await, "template", "test", &of_pods, &[]).await;
+    let refused = template("test", &of_pods, &[]).await;
     assert!(refused.stderr.contains("monitoring.monitor.authorization must name"), "{}", refused.stderr);
     let credentials = json!({"credentials": {"name": "token", "key": "token"}});
     let given = json!({"enabled": true, "authorization": credentials, "tlsConfig": {"serverName": "a"}});

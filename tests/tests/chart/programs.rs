@@ -7,9 +7,9 @@ use tenure_testbed::program;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    PEM, arguments, find, helm,
+    PEM, arguments, find,
     keeper::{CONFIG_FILE, config, everything_set, floors},
-    render, shared,
+    render, shared, template,
 };
 
 #[tokio::test]
@@ -89,10 +89,10 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
         ("keeper", "--metrics-addr=:9090", "must not have --metrics-addr: the chart sets it by itself"),
     ] {
         let values = json!({component: {"extraArgs": [argument]}});
-        let output = helm(shared().await, "template", "test", &values, &[]).await;
+        let output = template("test", &values, &[]).await;
         assert!(!output.status.success() && output.stderr.contains(words), "{values}: {}", output.stderr);
     }
     let twice = json!({"keeper": {"extraArgs": ["--verbose", "--verbose=true"]}});
-    let output = helm(shared().await, "template", "test", &twice, &[]).await;
+    let output = template("test", &twice, &[]).await;
     assert!(output.stderr.contains("must not have --verbose: once is enough"), "{}", output.stderr);
 }

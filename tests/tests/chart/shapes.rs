@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::{CHART, assert_accepted, helm, kinds, parse, shared};
+use crate::{CHART, assert_accepted, kinds, parse, shared, template};
 
 #[tokio::test]
 async fn chart_lints_strictly() {
@@ -93,7 +93,7 @@ async fn every_shape_renders_what_it_needs_and_the_api_server_accepts_it() {
     let cluster = shared().await;
     let ca = &cluster.authority().certificate_pem();
     let rendered = stream::iter(Shape::all()).map(async |shape| {
-        let output = helm(cluster, "template", "test", &shape.values(ca), &[]).await;
+        let output = template("test", &shape.values(ca), &[]).await;
         let documents = output.success()?;
         assert_eq!(kinds(&parse(&documents)), shape.kinds(), "{shape:?}");
         Ok::<_, anyhow::Error>(documents)

@@ -8,11 +8,11 @@ use tenure_testbed::{Cluster, Process, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    CHART, DEADLINE, arguments, find, helm,
+    CHART, DEADLINE, arguments, find,
     keeper::CONFIG_FILE,
     kubectl,
     notes::{commands, shell},
-    parse, shared,
+    parse, template,
 };
 
 const PRESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/values-t9k.yaml");
@@ -47,7 +47,7 @@ spec:
 "#;
 
 async fn preset(values: &Value) -> Vec<Value> {
-    let output = helm(shared().await, "template", "tenure", values, &["--values", PRESET]).await;
+    let output = template("tenure", values, &["--values", PRESET]).await;
     parse(&output.success().unwrap())
 }
 

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
 
-use crate::{CHART, helm, keeper::rollout, render, shared};
+use crate::{CHART, keeper::rollout, render, template};
 
 /// As in an upgrade that reuses the values of an older chart.
 #[tokio::test]
@@ -327,9 +327,8 @@ async fn what_the_programs_take_in_their_file_the_chart_accepts() {
 /// Words such as `'/keeper/schedulers/0'` stand for the value alone: the schema names it so, and a rule of the grammar as
 /// `keeper.schedulers[0]`, with what it must be.
 pub async fn assert_refused(table: &[(Value, &str)]) {
-    let cluster = shared().await;
     let complaints = stream::iter(table).map(async |(values, words)| {
-        let output = helm(cluster, "template", "test", values, &[]).await;
+        let output = template("test", values, &[]).await;
         let is_named = output.stderr.contains(words)
             || by_grammar(words).is_some_and(|path| {
                 output.stderr.contains(&format!(" {path}: Invalid value: "))
