@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::api::{
+    authorization::v1::SubjectAccessReview,
+    rbac::v1::{ClusterRole, PolicyRule},
+};
+use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 use tenure_policy::owner_table::{KINDS, PausableKinds};
-use tenure_testbed::{Cluster, eventually};
+use tenure_testbed::eventually;
 
 use crate::{DEADLINE, NAMESPACE, find, installed, keeper::rollout, render};
 
@@ -201,16 +205,13 @@ async fn dry_run_has_no_right_to_change_anything() {
 #[tokio::test]
 async fn service_accounts_have_the_rights_of_their_roles_alone() {
     let (cluster, _) = installed().await;
+    let reviews = &Api::<SubjectAccessReview>::all(cluster.client().unwrap());
     let table = [
         ("webhook", "list", "queues.scheduling.run.ai", "yes"),
         ("webhook", "update", "queues.scheduling.run.ai", "no"),
         ("webhook", "list", "queues.scheduler.tensorstack.dev", "no"),
         ("webhook", "list", "pods", "no"),
         ("webhook", "get", "secrets", "no"),
-        ("webhook", "patch", "validatingwebhookconfigurations/tenure-webhook", "yes"),
-        ("webhook", "patch", "validatingwebhookconfigurations/tenure-webhook-guard", "yes"),
-        ("webhook", "patch", "validatingwebhookconfigurations/another", "no"),
-        ("webhook", "delete", "validatingwebhookconfigurations/tenure-webhook", "no"),
         ("keeper", "patch", "deployments.apps", "yes"),
         ("keeper", "delete", "pods", "yes"),
         ("keeper", "create", "events.events.k8s.io", "yes"),
@@ -242,7 +243,16 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("keeper", "patch", "clusterroles.rbac.authorization.k8s.io", "no"),
     ];
     for (component, verb, resource, expected) in table {
-        assert_right(cluster, component, &[verb, resource, "--all-namespaces"], expected).await;
+        assert_right(reviews, component, [verb, resource, ""], expected).await;
+    }
+    for (verb, name, expected) in [
+        ("patch", "tenure-webhook", "yes"),
+        ("patch", "tenure-webhook-guard", "yes"),
+        ("patch", "another", "no"),
+        ("delete", "tenure-webhook", "no"),
+    ] {
+        let named = format!("validatingwebhookconfigurations.admissionregistration.k8s.io/{name}");
+        assert_right(reviews, "webhook", [verb, &named, ""], expected).await;
     }
     for (verb, resource, namespace, expected) in [
         ("create", "leases.coordination.k8s.io", NAMESPACE, "yes"),
@@ -254,7 +264,7 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("create", "leases.coordination.k8s.io", "default", "no"),
         ("update", "leases.coordination.k8s.io/tenure-keeper", "default", "no"),
     ] {
-        assert_right(cluster, "keeper", &[verb, resource, "--namespace", namespace], expected).await;
+        assert_right(reviews, "keeper", [verb, resource, namespace], expected).await;
     }
     for (verb, resource, expected) in [
         ("patch", "secrets/tenure-webhook-certificates", "yes"),
@@ -268,18 +278,36 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("delete", "leases.coordination.k8s.io/tenure-webhook", "no"),
         ("list", "leases.coordination.k8s.io", "no"),
     ] {
-        assert_right(cluster, "webhook", &[verb, resource, "--namespace", NAMESPACE], expected).await;
+        assert_right(reviews, "webhook", [verb, resource, NAMESPACE], expected).await;
     }
 }
 
-async fn assert_right(cluster: &Cluster, component: &str, right: &[&str], expected: &str) {
-    let account = format!("--as=system:serviceaccount:{NAMESPACE}:tenure-{component}");
-    let title = format!("{expected} to {component} {}", right.join(" "));
-    let right = right.iter().flat_map(|word| word.split(' '));
-    let ask: Vec<_> = ["auth", "can-i"].into_iter().chain(right).chain([&*account]).collect();
+/// Asks as `kubectl auth can-i` does, with a verb, a resource, and a namespace. Empty: all namespaces.
+async fn assert_right(
+    reviews: &Api<SubjectAccessReview>,
+    component: &str,
+    [verb, what, namespace]: [&str; 3],
+    expected: &str,
+) {
+    let (resource, subresource) = what.split_once(" --subresource=").unwrap_or((what, ""));
+    let (resource, name) = resource.split_once('/').unwrap_or((resource, ""));
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let attributes = json!({
+        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
+        "namespace": namespace,
+    });
+    let user = format!("system:serviceaccount:{NAMESPACE}:tenure-{component}");
+    let of_namespace = format!("system:serviceaccounts:{NAMESPACE}");
+    // as the API server adds them for an account
+    let groups = ["system:serviceaccounts", &of_namespace, "system:authenticated"];
+    let spec = json!({"user": user, "groups": groups, "resourceAttributes": attributes});
+    let review = json!({"metadata": {}, "spec": spec});
+    let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
     // the authorizer sees a new role a little later
-    eventually(&title, DEADLINE, async || {
-        Ok((cluster.kubectl(&ask).await?.stdout.trim() == expected).then_some(()))
+    eventually(&format!("{expected} to {component} {attributes}"), DEADLINE, async || {
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        let is_allowed = answer.status.is_some_and(|status| status.allowed);
+        Ok((is_allowed == (expected == "yes")).then_some(()))
     })
     .await
     .unwrap();
