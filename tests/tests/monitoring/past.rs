@@ -17,10 +17,12 @@ use serde_json::{Value, json};
 use tenure_certs::Authority;
 use tenure_testbed::{Process, eventually, free_port, program};
 use tenure_tests::{
-    DEADLINE, World,
+    DEADLINE,
     pages::workspace,
     workloads::{Namespace, bare_pod, distinct, in_runai_queue, workload},
 };
+
+use crate::world;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -333,7 +335,7 @@ async fn a_token_is_sent_and_what_answers_otherwise_is_no_prometheus() {
 
 #[tokio::test]
 async fn kube_state_metrics_exports_what_is_asked_for_of_a_cluster_that_runs() {
-    let world = &Box::pin(World::installed("monitored", &[])).await.unwrap();
+    let world = world().await;
     let namespace = Namespace::new(world).await;
     let labels = in_runai_queue("q");
     namespace

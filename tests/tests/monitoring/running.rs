@@ -17,6 +17,7 @@ use tenure_tests::{
 use crate::{
     expressions::{of_alerts, of_dashboard, selectors},
     promql::Selector,
+    world,
 };
 
 /// Waits until the keeper has counted something in a namespace's queue.
@@ -135,16 +136,7 @@ async fn each_metric_that_is_named_is_served_with_these_labels() {
     let shown = [of_alerts(), of_dashboard()].concat();
     let selectors = selectors(&shown);
     assert!(selectors.len() > 60, "{}", selectors.len());
-    let values = [
-        "guard.enabled=true",
-        "schedulerExtender.enabled=true",
-        "keeper.receivers.ops.format=Slack",
-        "keeper.receivers.ops.url=https://127.0.0.1:1",
-    ];
-    let world = &Box::pin(World::installed("monitoring", &values)).await.unwrap();
-    fixtures::install(world, fixtures::definitions("scheduling.run.ai")).await;
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    world.tenure.start_keeper().await.unwrap();
+    let world = world().await;
     tokio::join!(reversal(world), refused_pause(world), unready(world), protected(world));
     let all = async || {
         let mut series = Vec::new();

@@ -11,7 +11,9 @@ use kube::{Client, Config};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tenure_certs::Authority;
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port};
-use tenure_tests::{DEADLINE, World, keeper::keeper_program};
+use tenure_tests::{DEADLINE, keeper::keeper_program};
+
+use crate::world;
 
 /// An admin port over TLS.
 struct Port {
@@ -37,15 +39,15 @@ impl Port {
 
 #[tokio::test]
 async fn with_a_certificate_metrics_are_for_users_that_may_read_them_and_probes_for_all() {
-    let values = ["monitoring.tls.secretName=admin-certificate"];
-    let world = Box::pin(World::installed_alone("secure-metrics", &values)).await.unwrap();
+    let world = world().await;
     let (authority, port) = (Authority::new("admin").unwrap(), free_port().unwrap());
     let files = world.cluster.directory().join("admin");
     std::fs::create_dir_all(&files).unwrap();
     authority.server(&["127.0.0.1".to_owned()]).unwrap().write(&files).unwrap();
     let account = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await.unwrap();
     let mut command = Command::new(keeper_program().await);
-    command.arg("--kubeconfig").arg(account).arg("--leader-elect=false");
+    // another keeper leads here
+    command.arg("--kubeconfig").arg(account).args(["--leader-elect=false", "--dry-run"]);
     command.arg(format!("--admin-listen=127.0.0.1:{port}"));
     for (flag, file) in [("cert", "tls.crt"), ("key", "tls.key")] {
         command.arg(format!("--admin-tls-{flag}-file={}", files.join(file).display()));
