@@ -18,7 +18,10 @@ use tenure_tests::{
     pages::Walk,
     scheduling::{Arena, EXTENDER, Wish},
 };
-use tokio::task::spawn_blocking;
+use tokio::{
+    sync::{Mutex, MutexGuard, OnceCell},
+    task::spawn_blocking,
+};
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -40,17 +43,27 @@ fn blocks(heading: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// Tenure with the extender on, and the page's commands run that turn it on and fetch the CA.
+/// Tenure with the extender on.
 async fn world(name: &str) -> World {
     let values = [EXTENDER, &["webhook.failurePolicy=Ignore"]].concat();
     let world = Box::pin(World::installed(name, &values)).await.unwrap();
     world.tenure.start_webhook(&world.cluster).await.unwrap();
     publish_ca(&world).await;
+    world
+}
+
+/// The cluster of the page, with the page's commands run that turn the extender on and fetch the CA. It has one kube-scheduler, so
+/// one test at a time configures it.
+async fn turned_on() -> (&'static World, MutexGuard<'static, ()>) {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let world = WORLD.get_or_init(|| Box::pin(world("page"))).await;
     for commands in blocks("## Turn it on", "bash") {
-        run(&world, &commands).await;
+        run(world, &commands).await;
     }
     world.tenure.update_config(&world.cluster).await.unwrap();
-    world
+    (world, turn)
 }
 
 /// Publishes the webhook's CA as mode `selfManaged` does: here the webhook's certificate is brought.
@@ -109,12 +122,9 @@ fn with_files(world: &World, text: &str, [ca, certificate, key]: [PathBuf; 3]) -
 
 /// Gives kube-scheduler a configuration and an identity, its own or that of a kubeconfig, and nothing else.
 async fn configure(world: &World, mut config: Value, kubeconfig: Option<&Path>) {
-    let configure = world.cluster.configure_scheduler(|running| {
-        let own = running["clientConnection"]["kubeconfig"].take();
-        config["clientConnection"]["kubeconfig"] = kubeconfig.map_or(own, |path| json!(path));
-        *running = config;
-    });
-    configure.await.unwrap();
+    let own = world.cluster.user_kubeconfig("system:kube-scheduler", None).unwrap();
+    config["clientConnection"]["kubeconfig"] = json!(kubeconfig.unwrap_or(&own));
+    world.cluster.configure_scheduler(|running| *running = config).await.unwrap();
 }
 
 /// A node that is full of one pod, which is safe from its own queue alone, and for long.
@@ -182,7 +192,7 @@ async fn answered(arena: &Arena<'_>) -> (u64, u64) {
 
 #[tokio::test]
 async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trusts_the_ca_alone() {
-    let world = &world("page").await;
+    let (world, _turn) = turned_on().await;
     let text = blocks("### The configuration", "yaml").remove(0);
     let page = adapted(world, &text);
     // this webhook's certificate is for another name than that of the page
@@ -285,7 +295,7 @@ async fn newcomer_sees_a_floor_hold_as_on_the_page_about_kind() {
 
 #[tokio::test]
 async fn second_kube_scheduler_of_the_page_keeps_floors_with_its_own_rights() {
-    let world = &world("page-second").await;
+    let (world, _turn) = turned_on().await;
     let cluster = &world.cluster;
     let manifests = blocks("## Managed control planes", "yaml").remove(0);
     cluster.kubectl_with_input(&["apply", "-f", "-"], &manifests).await.unwrap().success().unwrap();
