@@ -147,7 +147,7 @@ fn parse(text: &str) -> Vec<Value> {
     documents(text).flat_map(objects).collect()
 }
 
-/// Each document, up to its last line break, which may be one of a text.
+/// Splits what is rendered into documents. Each keeps one line break at its end, which may belong to a text.
 fn documents(text: &str) -> impl Iterator<Item = String> {
     let all = text.split("\n---\n").map(|document| document.trim_start_matches("---\n"));
     all.map(|document| format!("{}\n", document.trim_end_matches('\n')))
@@ -198,8 +198,8 @@ async fn assert_accepted(text: &str) {
     ACCEPTED.lock().unwrap().extend(new);
 }
 
-/// An error or a warning about a document that is applied as by Helm, which has the CRDs of a release already. By a request:
-/// kubectl reads the schemas of all its kinds first.
+/// Returns the API server's error or warning about a document, in a dry run. The field manager is Helm's, which owns the CRDs of
+/// the release. A request, because kubectl would read the schemas of all kinds first.
 async fn complaint(client: &Client, document: &str) -> Option<String> {
     let object: DynamicObject = serde_json::from_value(parse(document).pop()?).unwrap();
     let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
