@@ -68,9 +68,7 @@ async fn started(name: &str) -> Result<World> {
     ];
     let world = World::installed_with(name, &values, &[]).await?;
     await_policies(&world).await?;
-    for (name, spec) in [("bounded", json!({})), ("sales", json!({}))] {
-        world.apply(&queue(name, &spec)).await;
-    }
+    apply_all(&world, &["bounded", "sales"].map(|name| queue(name, &json!({})))).await;
     Ok(world)
 }
 
@@ -106,6 +104,11 @@ fn below(parent: &str) -> Value {
     json!({"parentQueue": parent})
 }
 
+/// Applies objects, one after the other, with one start of kubectl.
+async fn apply_all(world: &World, items: &[Value]) {
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items})).await;
+}
+
 /// A user, by their kubeconfig.
 struct User<'w> {
     world: &'w World,
@@ -125,22 +128,18 @@ impl<'w> User<'w> {
         let rules =
             [of(&["get", "list", "watch", "create"], &[]), of(&["update", "patch", "delete"], queues)];
         let group = "rbac.authorization.k8s.io";
-        world
-            .apply(&json!({
-                "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
-            }))
-            .await;
-        world
-            .apply(&json!({
-                "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-                "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
-            }))
-            .await;
+        let role = json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+        });
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+        });
+        apply_all(world, &[role, binding]).await;
         let user = Self::new(world, name, None);
-        for queue in queues {
-            user.await_right("update", queue).await;
-        }
+        // the authorizer sees a role as a whole
+        user.await_right("update", queues[0]).await;
         user
     }
 
@@ -204,9 +203,8 @@ impl<'w> Part<'w> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let top = format!("part-{}", NEXT.fetch_add(1, Relaxed));
         let [left, right] = ["left", "right"].map(|side| format!("{top}-{side}"));
-        for (name, parent) in [(&top, "bounded"), (&left, &top), (&right, &top)] {
-            world.apply(&queue(name, &below(parent))).await;
-        }
+        let parents = [(&top, "bounded"), (&left, &top), (&right, &top)];
+        apply_all(world, &parents.map(|(name, parent)| queue(name, &below(parent)))).await;
         let delegate = User::with_queues(world, &format!("admin-of-{top}"), &[&top, &left, &right]).await;
         Self { delegate, top, left, right }
     }
@@ -280,9 +278,8 @@ async fn delegate_moves_queues_within_their_part_and_neither_in_nor_out() {
         assert_refused(&refused, "spec.parentQueue: Invalid value: \"sales\"");
         // both have it: the right to update the queue that it comes from is missing alone
         let own = part.other("own");
-        world.apply(&queue(&own, &below("sales"))).await;
-        world.apply(&grant(&part.name, &own)).await;
-        world.apply(&bind(&part.name, &own)).await;
+        let (role, binding) = (grant(&part.name, &own), bind(&part.name, &own));
+        apply_all(world, &[queue(&own, &below("sales")), role, binding]).await;
         part.await_right("update", &own).await;
         assert_refused(
             &part.patch(V3, &own, &below(&part.top)).await,
@@ -323,8 +320,7 @@ async fn administrators_create_and_move_queues_anywhere() {
         let mut role = grant(&admin.name, "all");
         role["rules"][0]["resourceNames"] = json!([]);
         role["rules"][0]["verbs"] = json!(["get", "create", "update", "patch", "delete"]);
-        world.apply(&role).await;
-        world.apply(&bind(&admin.name, "all")).await;
+        apply_all(world, &[role, bind(&admin.name, "all")]).await;
         admin.await_right("update", "any").await;
         assert_accepted(admin.create(name, &json!({})).await);
         for parent in ["sales", &part.left, ""] {
@@ -479,9 +475,8 @@ async fn delegate_creates_no_missing_queue_that_others_name_as_their_parent() {
         let words = refusal(neighbour, &part.top, &part.right);
         neighbour.await_refusal_to_create(&part.top, &below(&neighbour.top), &words).await;
         assert_refused(&neighbour.create(&part.top, &below(&neighbour.top)).await, &words);
-        for (name, parent) in [(&part.top, "bounded"), (&part.left, &*part.top), (&missing, &*part.top)] {
-            world.apply(&queue(name, &below(parent))).await;
-        }
+        let parents = [(&part.top, "bounded"), (&part.left, &*part.top), (&missing, &*part.top)];
+        apply_all(world, &parents.map(|(name, parent)| queue(name, &below(parent)))).await;
     })
     .await;
     // which the webhook converts
