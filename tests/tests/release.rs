@@ -75,14 +75,15 @@ impl Drop for Registry {
 
 /// The programs of this build in place of those of each platform: without debug information, or they would be ten times as large.
 fn programs(files: &Path) {
-    for platform in ["linux-amd64", "linux-arm64"] {
-        let directory = files.join("programs").join(platform);
-        fs::create_dir_all(&directory).unwrap();
+    let directories = ["linux-amd64", "linux-arm64"].map(|platform| files.join("programs").join(platform));
+    for directory in &directories {
+        fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("version"), VERSION).unwrap();
-        for name in ["tenure-webhook", "tenure-keeper", "kubectl-tenure"] {
-            let stripped = directory.join(name);
-            success(Command::new("strip").arg("-o").args([&stripped, &program(name).unwrap()]));
-        }
+    }
+    for name in ["tenure-webhook", "tenure-keeper", "kubectl-tenure"] {
+        let [stripped, copy] = directories.each_ref().map(|directory| directory.join(name));
+        success(Command::new("strip").arg("-o").args([&stripped, &program(name).unwrap()]));
+        fs::copy(&stripped, copy).unwrap();
     }
 }
 
