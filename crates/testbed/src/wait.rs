@@ -9,10 +9,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// The shortest and the longest time between two polls.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
+/// The divisor of the time waited so far. The quotient is a lower bound of the time between polls.
+const PATIENCE: u32 = 10;
+
 /// Polls until `poll` returns a value.
 ///
-/// The time between two polls is 100 ms, or twice the time that the poll took, but at most 500 ms:
-/// polls by kubectl would keep a processor busy.
+/// The time between two polls is 100 ms, or twice the time that the poll took, or a tenth of the
+/// time waited so far, but at most 500 ms: polls by kubectl would keep a processor busy, and so
+/// would those of many tests that wait at the same time.
 ///
 /// `Ok(None)` and `Err` both mean "not yet". The error after `deadline` names `what` was awaited,
 /// with the error of the last poll. A poll that is under way at the deadline is dropped.
@@ -35,7 +39,8 @@ pub async fn eventually<T>(
     deadline: Duration,
     mut poll: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let end = Instant::now() + deadline;
+    let start = Instant::now();
+    let end = start + deadline;
     let mut reason: Option<anyhow::Error> = None;
     loop {
         let begin = Instant::now();
@@ -48,7 +53,8 @@ pub async fn eventually<T>(
         if Instant::now() >= end {
             break;
         }
-        sleep(begin.elapsed().saturating_mul(2).clamp(INTERVALS.0, INTERVALS.1)).await;
+        let between = begin.elapsed().saturating_mul(2).max(start.elapsed() / PATIENCE);
+        sleep(between.clamp(INTERVALS.0, INTERVALS.1)).await;
     }
     let waited = format!("waited {deadline:?} in vain for {what}");
     Err(match reason {
