@@ -49,8 +49,7 @@ const NODE_LABEL: &str = "kubernetes.io/hostname";
 /// The driver of the devices, and the name of their class.
 const DRIVER: &str = "gpu.example.com";
 
-/// The `ResourceSlice`s of the node, and the devices of each: at most 128.
-const SLICES: usize = 64;
+/// The devices of each `ResourceSlice` of the node: the API server allows 128.
 const DEVICES_OF_SLICE: usize = 128;
 
 /// The calls at a time.
@@ -78,8 +77,8 @@ pub struct UsageCrowd {
     pub kills: u64,
 }
 
-/// Creates the queues and the node of crowds, and the devices that some pods claim.
-pub async fn prepare(world: &World) {
+/// Creates the queues and the node of crowds, and `slices` times 128 devices that some pods claim.
+pub async fn prepare(world: &World, slices: usize) {
     let family = json!("scheduling.run.ai/v3alpha1");
     let rules = json!({"enable": true, "timeout": format!("{READY_WITHIN}s"), "countFrom": "Scheduled"});
     for (name, spec) in [
@@ -95,11 +94,11 @@ pub async fn prepare(world: &World) {
     world
         .apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}))
         .await;
-    devices(world).await.unwrap();
+    devices(world, slices).await.unwrap();
 }
 
 /// Creates devices of the node and their class, which counts as GPUs.
-async fn devices(world: &World) -> Result<()> {
+async fn devices(world: &World, slices: usize) -> Result<()> {
     let room = json!({"pods": "10000", PLUGIN: "100000"});
     let room = json!({"status": {"allocatable": room, "capacity": room}});
     let nodes: Api<Node> = Api::all(world.cluster.client()?);
@@ -111,18 +110,18 @@ async fn devices(world: &World) -> Result<()> {
             "spec": {"extendedResourceName": GPU, "selectors": [selector]},
         }))
         .await;
-    for slice in 0..SLICES {
+    let slice = |slice: usize| {
         let devices: Vec<Value> =
             (0..DEVICES_OF_SLICE).map(|device| json!({"name": format!("gpu-{slice}-{device}")})).collect();
-        let pool = json!({"name": NODE, "generation": 1, "resourceSliceCount": SLICES});
-        world
-            .apply(&json!({
-                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
-                "metadata": {"name": format!("{NODE}-{slice}")},
-                "spec": {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": devices},
-            }))
-            .await;
-    }
+        let pool = json!({"name": NODE, "generation": 1, "resourceSliceCount": slices});
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "metadata": {"name": format!("{NODE}-{slice}")},
+            "spec": {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": devices},
+        })
+    };
+    let slices: Vec<Value> = (0..slices).map(slice).collect();
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": slices})).await;
     Ok(())
 }
 

@@ -12,7 +12,8 @@ use tenure_tests::{
 };
 use tokio::{process::Command, task::spawn_blocking};
 
-async fn world(name: &str) -> World {
+/// A world with webhook, keeper, and this many times 128 devices.
+async fn world(name: &str, slices: usize) -> World {
     let resources =
         [GPU, PLUGIN].iter().zip(0..).map(|(of, number)| format!("usage.resources[{number}]={of}"));
     let resources: Vec<String> = resources.collect();
@@ -21,7 +22,7 @@ async fn world(name: &str) -> World {
     let world = Box::pin(World::installed(name, &values)).await.unwrap();
     world.tenure.start_webhook(&world.cluster).await.unwrap();
     world.tenure.start_keeper().await.unwrap();
-    prepare(&world).await;
+    prepare(&world, slices).await;
     world
 }
 
@@ -49,7 +50,8 @@ async fn difference(world: &World, crowd: UsageCrowd) -> UsageDifference {
 
 #[tokio::test]
 async fn each_run_counts_with_its_end_and_claims_as_requests_though_the_keeper_is_killed() {
-    let world = world("usage").await;
+    // 105 pods have claims, of five devices each on average
+    let world = world("usage", 8).await;
     let crowd = UsageCrowd { pods: 210, each_second: 15, runs: (Duration::from_secs(10), 20), kills: 3 };
     let UsageDifference { observed, of_total, of_any } = difference(&world, crowd).await;
     println!("{observed:.0} GPU-seconds: {:.3} % in all, {:.3} % at most", of_total * 100.0, of_any * 100.0);
@@ -89,7 +91,7 @@ async fn plugin(kubeconfig: &Path, arguments: &[&str]) -> Output {
 #[tokio::test]
 #[ignore = "takes some minutes"]
 async fn ten_thousand_runs_count_as_the_audit_log_shows_them_and_claims_as_requests() {
-    let world = world("usage-long").await;
+    let world = world("usage-long", 64).await;
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let crowd = UsageCrowd {
         pods: number("USAGE_PODS", 10_000),
