@@ -36,7 +36,7 @@ const VALUES: [&str; 5] = [
 const GOALS: [(usize, &str, f64); 2] = [(50, "p50", 0.5), (99, "p99", 1.0)];
 
 pub async fn run() -> Result<()> {
-    let count = full_or_short(10_000, 200);
+    let count = full_or_short(10_000, 20);
     println!("creations: {count} pods of a Job, in dry runs by a user with rights in the namespace alone");
     let cluster = Cluster::start_api_server_alone("creations").await?;
     let tenure = Tenure::install_with(&cluster, &VALUES, &[]).await?;

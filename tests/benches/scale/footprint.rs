@@ -58,9 +58,10 @@ impl Size {
             churn: Duration::from_mins(2),
         };
         let small = Self {
-            pods: 1_500,
-            places: Places { namespaces: 10, queues: 50 },
-            updates: 50,
+            // two pages
+            pods: 600,
+            places: Places { namespaces: 5, queues: 10 },
+            updates: 10,
             churn: Duration::from_secs(1),
         };
         full_or_short(large, small)

@@ -37,8 +37,8 @@ impl Size {
             longest_life: Duration::from_millis(800),
         };
         let few = Self {
-            owners: 200,
-            kills: 4,
+            owners: 120,
+            kills: 2,
             per_second: 50,
             burst: 10,
             longest_life: Duration::from_millis(700),

@@ -34,9 +34,9 @@ impl Size {
             window: Duration::from_secs(5),
         };
         let few = Self {
-            owners: 300,
-            per_second: 100,
-            burst: 50,
+            owners: 80,
+            per_second: 40,
+            burst: 20,
             idle: Duration::from_secs(1),
             window: Duration::from_millis(500),
         };
