@@ -34,6 +34,10 @@ dependencies: ## Check licences and advisories of the dependencies, and that eac
 unit: ## Run the tests that need no control plane: seconds, once they are built
 	$(CARGO) test --workspace --locked --exclude tenure-tests --exclude tenure-testbed
 
+.PHONY: properties
+properties: ## Try the random cases in tests of policy TIMES (20) as often as make test does, such as floors on a million trees: minutes
+	TIMES=$(or $(TIMES),20) $(CARGO) test --locked --package tenure-policy
+
 .PHONY: oracle
 oracle: ## Compare the index with a naive model over random histories: ORACLE_STEPS (10,000,000) events from ORACLE_SEED (2)
 	ORACLE_STEPS=$(or $(ORACLE_STEPS),10000000) $(CARGO) test --release --locked --package tenure-index --test oracle -- --nocapture

@@ -6,6 +6,8 @@
 //! and write the results.
 
 pub mod admission;
+#[cfg(test)]
+mod cases;
 pub mod ceiling;
 pub mod climb;
 pub mod config;

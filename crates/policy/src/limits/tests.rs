@@ -7,6 +7,7 @@ use tenure_types::{
 
 use super::*;
 use crate::{
+    cases::cases,
     floor::{PartialFloors, ReclaimResolveMethod},
     notice::NoticePoints,
     queue::RunaiQueue,
@@ -171,7 +172,7 @@ fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<ExtendedDuration> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(500), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_field_of_a_child_lengthens_what_applies_to_its_parent(

@@ -3,6 +3,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use tenure_types::keys::LAST_START_ANNOTATION as STAMP;
 
 use super::{StampChange::*, *};
+use crate::cases::cases;
 
 const NOW: &str = "2026-01-02T12:00:00.5Z";
 /// `NOW`, as it is written.
@@ -412,7 +413,7 @@ fn shown() -> impl Strategy<Value = ReportedStart> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(1_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_a_review_wrote_is_admitted_by_the_next(
