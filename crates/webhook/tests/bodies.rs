@@ -6,7 +6,7 @@
 mod oneshot;
 mod support;
 
-use std::{convert::Infallible, io, time::Duration};
+use std::{convert::Infallible, io, sync::LazyLock, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -422,9 +422,10 @@ async fn a_body_that_never_ends_times_out() {
     }
 }
 
-/// A request that announces a body and sends nothing of it.
+/// A request that announces a body and sends all but the last byte of it. The bodies share their memory.
 fn stalled(path: &str, bytes: usize) -> Request<Body> {
-    let most = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes - 1]))]);
+    static SPACES: LazyLock<Bytes> = LazyLock::new(|| vec![b' '; MAX_BODY_BYTES].into());
+    let most = stream::iter([Ok::<_, Infallible>(SPACES.slice(..bytes - 1))]);
     let mut request = post(Body::from_stream(most.chain(stream::pending())));
     *request.uri_mut() = path.parse().unwrap();
     request.headers_mut().insert(CONTENT_LENGTH, bytes.into());

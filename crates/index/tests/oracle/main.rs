@@ -32,11 +32,13 @@ use compare::Seen;
 use history::{Random, history};
 use shrink::{report, run};
 
-const STEPS: u64 = 300_000;
+const STEPS: u64 = 150_000;
+/// The number of events from which on a run must have come across the rare cases, too.
+const MANY_STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 37] = [
+const MUST_BE_SEEN: [&str; 35] = [
     "driven",
     "extended",
     "denied",
@@ -57,8 +59,6 @@ const MUST_BE_SEEN: [&str; 37] = [
     "never ready",
     "lost readiness",
     "announced",
-    "announced again",
-    "withdrawn",
     "ends to show",
     "ends shown",
     "acted with others",
@@ -75,6 +75,9 @@ const MUST_BE_SEEN: [&str; 37] = [
     "replaced",
     "dropped",
 ];
+
+/// The cases that `make oracle` must have come across.
+const RARE: [&str; 2] = ["announced again", "withdrawn"];
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect(variable))
@@ -123,6 +126,8 @@ fn every_answer_is_that_of_the_naive_model() {
         "seed {seed}: {steps} steps without a difference, {:.0} a second: {all:?}",
         steps as f64 / seconds
     );
-    let missed: Vec<_> = MUST_BE_SEEN.into_iter().filter(|what| !all.0.contains_key(what)).collect();
+    let rare = RARE.into_iter().filter(|_| steps >= MANY_STEPS);
+    let expected = MUST_BE_SEEN.into_iter().chain(rare);
+    let missed: Vec<_> = expected.filter(|what| !all.0.contains_key(what)).collect();
     assert!(missed.is_empty() || steps < STEPS, "never came across {missed:?}");
 }

@@ -68,7 +68,8 @@ async fn a_pod_whose_run_nothing_ends_is_not_deleted_for_want_of_evidence() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     let (evidence, server) = members("full-", 1).await;
     evidence.handles.cluster.with(|index| index.apply_queue("short", &v3alpha1::QueueSpec::default()));
-    until(evidence.run(&lead, &shutdown), sleep(Duration::from_mins(30))).await;
+    // by then it would have been deleted
+    until(evidence.run(&lead, &shutdown), sleep(Duration::from_mins(6))).await;
     let state = server.0.lock();
     assert!(state.deleted.is_empty() && !state.written.is_empty(), "{:?}", state.written);
 }

@@ -84,7 +84,7 @@ fn assert_found(protocol: Protocol, property: &str) {
 #[test]
 fn no_rule_is_broken_within_a_short_search() {
     for order in [Order::Short, Order::Long] {
-        assert_holds(Protocol::within(7, SOME), order, 100_000);
+        assert_holds(Protocol::within(7, SOME), order, 40_000);
     }
 }
 

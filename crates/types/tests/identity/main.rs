@@ -28,7 +28,7 @@ use tenure_types::{
 const VERSIONS: [QueueVersion; 2] = [QueueVersion::V2, QueueVersion::V3alpha1];
 const CARRIERS: [&str; 2] = [QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION];
 /// The number of objects, unless CONVERSIONS is set: `make conversions` converts a million.
-const OBJECTS: usize = 200_000;
+const OBJECTS: usize = 40_000;
 /// Each begins with a fresh object and ends with what a few edits and conversions have made of it.
 const STEPS: usize = 5;
 /// The length from which on an object is replaced by a fresh one: a carrier's carrier is twice as long.
