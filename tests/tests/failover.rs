@@ -6,22 +6,18 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use tenure_tests::failover::{LeaderFailure, Round, play, print};
-use tokio::try_join;
+use futures::future::try_join_all;
+use tenure_tests::failover::{
+    LeaderFailure::{self, Cut, End, Kill, Stop},
+    Round, play, print,
+};
 
 const SEED: &str = "TENURE_SEED";
 
-/// Strikes of each kind on a cluster of their own, at the same time: most of it is waiting.
-async fn rounds(count: usize, seed: u64) -> Vec<Round> {
-    let killed = [vec![LeaderFailure::Kill; count], vec![LeaderFailure::End; count]].concat();
-    let (stopped, cut) = (vec![LeaderFailure::Stop; count], vec![LeaderFailure::Cut; count]);
-    let rounds = try_join!(
-        Box::pin(play("killed", &killed, seed)),
-        Box::pin(play("stopped", &stopped, seed)),
-        Box::pin(play("cut", &cut, seed))
-    );
-    let (killed, stopped, cut) = rounds.unwrap();
-    killed.into_iter().chain(stopped).chain(cut).collect()
+/// Strikes on clusters of their own, at the same time: most of it is waiting.
+async fn rounds(clusters: &[(&str, Vec<LeaderFailure>)], seed: u64) -> Vec<Round> {
+    let plays = clusters.iter().map(|(name, failures)| Box::pin(play(name, failures, seed)));
+    try_join_all(plays).await.unwrap().into_iter().flatten().collect()
 }
 
 #[track_caller]
@@ -32,7 +28,8 @@ fn assert_all_well(rounds: &[Round]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_the_leader_goes_another_leads_in_time_and_each_owner_is_paused_and_recorded_once() {
-    assert_all_well(&rounds(1, 0).await);
+    let (process, connection) = (vec![Kill, End, Stop], vec![Cut]);
+    assert_all_well(&rounds(&[("processes", process), ("cut", connection)], 0).await);
 }
 
 /// `TENURE_SEED` repeats the moments of another run.
@@ -41,7 +38,9 @@ async fn however_the_leader_goes_another_leads_in_time_and_each_owner_is_paused_
 async fn so_it_is_twenty_times_each() {
     let seed = env::var(SEED).map_or_else(|_| seconds_now(), |seed| seed.parse().unwrap());
     println!("two keepers, 20 strikes of each kind at the one that leads; {SEED}={seed}");
-    let rounds = rounds(20, seed).await;
+    let killed = [vec![Kill; 20], vec![End; 20]].concat();
+    let clusters = [("killed", killed), ("stopped", vec![Stop; 20]), ("cut", vec![Cut; 20])];
+    let rounds = rounds(&clusters, seed).await;
     print(&rounds);
     assert_all_well(&rounds);
 }

@@ -27,9 +27,6 @@ use tokio::{
 const FLOOD: &str = "flood";
 const NEIGHBOUR: &str = "neighbour";
 
-/// The owners that ignore their pauses, each with a pod.
-const OWNERS: usize = 10;
-
 /// The label `app` of their pods.
 const IGNORANT: &str = "ignorant";
 
@@ -38,6 +35,8 @@ struct Flood {
     lasts: Duration,
     /// The keeper's limit of writes a second.
     writes: u32,
+    /// The owners that ignore their pauses, each with a pod.
+    owners: usize,
     /// The keeper's first wait between tries.
     retry_after: &'static str,
     /// The most by which the end of a neighbour's run may be late.
@@ -67,9 +66,9 @@ async fn create(client: Client, writes: u32, half: Duration) {
 }
 
 /// `JobSet`s that no controller obeys, each with a pod.
-async fn ignorant_owners(world: &World) {
+async fn ignorant_owners(world: &World, count: usize) {
     let namespace = &Namespace::of(world, FLOOD);
-    for number in 0..OWNERS {
+    for number in 0..count {
         let name = format!("{IGNORANT}-{number}");
         let owner = fixtures::object("jobset.x-k8s.io/v1alpha2", "JobSet", FLOOD, &name, &json!({}));
         let owner = namespace.create(&owner).await;
@@ -89,7 +88,7 @@ async fn await_gone(world: &World, within: Duration) -> anyhow::Result<()> {
 
 impl Flood {
     async fn play(self, name: &str) {
-        let Self { lasts, writes, retry_after, late, gone_within } = self;
+        let Self { lasts, writes, owners, retry_after, late, gone_within } = self;
         let world = &scale::world(name, &[]).await.unwrap();
         fixtures::install(world, fixtures::definitions("jobset.x-k8s.io")).await;
         for namespace in [FLOOD, NEIGHBOUR] {
@@ -103,7 +102,7 @@ impl Flood {
             "--threadiness=8".to_owned(),
         ];
         let keeper = Keeper::start(world, &flags.each_ref().map(String::as_str)).await;
-        ignorant_owners(world).await;
+        ignorant_owners(world, owners).await;
         let flood = create(world.cluster.client().unwrap(), writes, lasts / 2);
         let count = usize::try_from(lasts.as_secs()).unwrap();
         let all = async { join!(worst_lateness(world, NEIGHBOUR, count), await_gone(world, gone_within)) };
@@ -123,7 +122,8 @@ impl Flood {
 async fn a_flood_of_one_namespace_delays_no_end_of_another_and_none_of_its_own_overdue_pods_for_long() {
     let flood = Flood {
         lasts: Duration::from_secs(40),
-        writes: 10,
+        writes: 5,
+        owners: 5,
         // nine tries take a minute
         retry_after: "1s",
         // other tests run beside this one: by itself it takes 2 s, and a minute
@@ -139,6 +139,7 @@ async fn a_flood_of_five_minutes_delays_no_end_of_another_by_more_than_two_secon
     let flood = Flood {
         lasts: Duration::from_mins(5),
         writes: 50,
+        owners: 10,
         retry_after: "5s",
         late: SignedDuration::from_secs(2),
         gone_within: Duration::from_mins(10),

@@ -16,7 +16,7 @@ use tenure_tests::{
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-const OWNERS: usize = 30;
+const OWNERS: usize = 16;
 
 /// A cluster with webhook and keeper. One test at a time has it, and may stop the keeper or the API server.
 async fn shared() -> MutexGuard<'static, World> {
