@@ -16,14 +16,14 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use serde_json::Value;
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World,
     callers::Caller,
     keeper::{Keeper, Metrics},
     neighbour::worst_lateness,
-    scheduling,
+    scale,
+    scheduling::EXTENDER,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink, split},
@@ -37,6 +37,9 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::flood::review;
+
+/// The namespace of pods that have nothing to do with the attack.
+const NEIGHBOUR: &str = "neighbour";
 
 /// The addresses of the attackers.
 const PEERS: usize = 64;
@@ -218,9 +221,10 @@ struct Attack {
 impl Attack {
     async fn play(self, name: &str) {
         let Self { connections, peers, answered_within, late } = self;
-        let world = &Box::pin(scheduling::world(name, &Value::Null)).await.unwrap();
+        let world = &Box::pin(World::installed_alone(name, EXTENDER)).await.unwrap();
+        world.tenure.start_webhook(&world.cluster).await.unwrap();
         let keeper = Keeper::start(world, &["--threadiness=8"]).await;
-        let neighbour = world.namespace().await;
+        scale::namespace(world, NEIGHBOUR).await;
         let [webhook, _] = world.tenure.admin_urls();
         let tls = [connector(world, b"http/1.1"), connector(world, b"h2")];
         let ports = [
@@ -267,7 +271,7 @@ impl Attack {
         let all_begun = async || Ok((begun.load(Relaxed) == all).then_some(()));
         let (worst, ()) = select! {
             () = answers => unreachable!("it has no end"),
-            done = async { tokio::join!(worst_lateness(world, &neighbour, 20), async {
+            done = async { tokio::join!(worst_lateness(world, NEIGHBOUR, 20), async {
                 eventually("all connections to be tried", CLOSED_WITHIN + DEADLINE, all_begun).await.unwrap();
                 timeout(CLOSED_WITHIN, async { while endless.join_next().await.is_some() {} }).await.unwrap();
             }) } => done,
