@@ -11,7 +11,7 @@ use tenure_tests::{
     keeper::{Keeper, Metrics},
     workloads::{Namespace, bare_pod, distinct, in_runai_queue, runai_queue},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 const STAMP: &str = "kai.scheduler/last-start-timestamp";
 
@@ -26,19 +26,30 @@ const VALUES: &[&str] = &["webhook.failurePolicy=Ignore"];
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_init(|| without_keeper("start", true)).await
+    let start = async || {
+        let world = without_keeper("start").await;
+        world.tenure.start_keeper().await.unwrap();
+        world
+    };
+    WORLD.get_or_init(start).await
 }
 
-/// A cluster that knows `PodGroup`s, with a keeper or without.
-async fn without_keeper(name: &str, keeper: bool) -> World {
+/// A cluster whose keepers a test starts and ends. One test at a time has it, and no keeper runs at first.
+async fn own_keepers() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || Mutex::new(without_keeper("start-keepers").await);
+    let world = WORLD.get_or_init(start).await.lock().await;
+    world.tenure.stop_keeper().await.unwrap();
+    world
+}
+
+/// A cluster that knows `PodGroup`s.
+async fn without_keeper(name: &str) -> World {
     let world = World::installed(name, VALUES).await.unwrap();
     for group in
         ["scheduling.run.ai", "scheduler.tensorstack.dev", "scheduling.x-k8s.io", "scheduling.volcano.sh"]
     {
         fixtures::install(&world, fixtures::definitions(group)).await;
-    }
-    if keeper {
-        world.tenure.start_keeper().await.unwrap();
     }
     world
 }
@@ -265,7 +276,8 @@ async fn a_minimum_that_never_comes_true_does_not_put_a_ceiling_off() {
 
 #[tokio::test]
 async fn what_starts_while_no_keeper_runs_gets_its_pods_own_times() {
-    let world = &without_keeper("start-outage", true).await;
+    let world = &own_keepers().await;
+    world.tenure.start_keeper().await.unwrap();
     let gang = Gang::new(world, RUNAI, json!({"minMember": 2})).await;
     let (pods, first) = gang.run(&["a", "b"]).await;
     gang.await_stamp(first).await;
@@ -288,8 +300,8 @@ async fn what_starts_while_no_keeper_runs_gets_its_pods_own_times() {
 
 #[tokio::test]
 async fn however_often_the_keeper_is_killed_every_gang_has_its_stamp_once() {
-    const GANGS: usize = 50;
-    let world = &without_keeper("start-kills", false).await;
+    const GANGS: usize = 30;
+    let world = &own_keepers().await;
     let mut gangs = Vec::new();
     for _ in 0..GANGS {
         let gang = Gang::new(world, RUNAI, json!({"minMember": 1})).await;
@@ -318,7 +330,7 @@ async fn however_often_the_keeper_is_killed_every_gang_has_its_stamp_once() {
 
 #[tokio::test]
 async fn a_dry_run_stamps_nothing_and_says_so() {
-    let world = &without_keeper("start-dry", false).await;
+    let world = &own_keepers().await;
     let keeper = Keeper::start(world, &["--dry-run"]).await;
     let gang = Gang::new(world, RUNAI, json!({"minMember": 1})).await;
     gang.run(&["a"]).await;
