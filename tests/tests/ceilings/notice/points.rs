@@ -9,7 +9,7 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, in_runai_queue, runai_queue},
 };
 
-use crate::{APPROACHING, announced, await_announced, with_notice, world_with_pods};
+use super::{APPROACHING, announced, await_announced, with_notice, world_with_pods};
 
 /// A ceiling by which, two seconds from now, an hour is left of a run that began earlier.
 fn ceiling(from: Timestamp) -> String {

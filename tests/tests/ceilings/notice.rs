@@ -1,5 +1,4 @@
 //! Workloads are told beforehand when their run will end, where their queue says so.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod floors;
 mod mistakes;
@@ -12,16 +11,13 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
-    DEADLINE, World, audit, fixtures,
+    DEADLINE, World, audit,
     plugin::plugin_prints,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| fixtures::world("notice")).await.unwrap()
-}
+use crate::world;
 
 /// With notices and floors on pods. One test at a time has it, and may restart its keeper and change its configuration file.
 async fn world_with_pods() -> MutexGuard<'static, World> {

@@ -1,5 +1,4 @@
 //! The pods that a ceiling applies to, on a real API server: queues by label and pod group, own ceilings.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -11,12 +10,8 @@ use tenure_tests::{
         runai_queue, workload,
     },
 };
-use tokio::sync::OnceCell;
 
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| fixtures::world("selection")).await.unwrap()
-}
+use crate::world;
 
 /// A test's namespace, and queues of its own in both families: `<name>-short` of a second, `<name>-long` of a day.
 struct Scene {

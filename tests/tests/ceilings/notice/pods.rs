@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{await_announced, first_end, with_notice, world_with_pods};
+use super::{await_announced, first_end, with_notice, world_with_pods};
 
 /// The ends that the pods of a namespace show.
 async fn shown(namespace: &Namespace) -> Vec<Option<String>> {

@@ -1,6 +1,5 @@
 //! Chains of owners on a real API server: the owners up to which the keeper climbs, and the ones that it pauses or
 //! leaves alone.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::time::Duration;
 
@@ -19,12 +18,9 @@ use tenure_tests::{
         reference, workload,
     },
 };
-use tokio::{sync::OnceCell, time::sleep};
+use tokio::time::sleep;
 
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| fixtures::world("chains")).await.unwrap()
-}
+use crate::world;
 
 const T9K_JOBS: &str = "batch.tensorstack.dev/v1beta1";
 const T9K: &str = "tensorstack.dev/v1beta1";

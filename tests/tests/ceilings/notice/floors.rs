@@ -10,7 +10,7 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, in_runai_queue},
 };
 
-use crate::world_with_pods;
+use super::world_with_pods;
 
 const KARPENTER: &str = "karpenter.sh/do-not-disrupt";
 const CLUSTER_AUTOSCALER: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";

@@ -9,7 +9,7 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 
-use crate::{APPROACHING, announced, await_announced, first_end, with_notice, world};
+use super::{APPROACHING, announced, await_announced, first_end, with_notice, world};
 
 #[tokio::test]
 async fn a_workload_shows_the_end_of_its_run_by_one_write_an_end_and_no_event() {
