@@ -102,26 +102,17 @@ async fn queues_of_both_versions_are_readable_at_each_step_of_a_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_was_deleted_is_made_again_and_the_authorities_are_kept_as_before() {
-    let world = World::start("cert-lease", 1, &[]).await;
+async fn what_others_take_from_a_webhook_comes_back() {
+    let world = World::start("cert-kept", 1, &[]).await;
     world.helm("install", &["--create-namespace"]).await;
-    let _webhook = world.ready_webhook(0, &["--tls-reload-interval=200ms"]).await;
-    let lease = ["lease", "tenure-webhook", "-n", RELEASE_NAMESPACE];
-    let held = async || {
-        let lease = [&["get"], &lease[..], &["-o", "jsonpath={.spec.holderIdentity}"]].concat();
-        let holder = world.cluster.kubectl(&lease).await?.success().unwrap_or_default();
-        Ok((!holder.is_empty()).then_some(()))
-    };
-    eventually("the Lease to be held", DEADLINE, held).await.unwrap();
-    world.kubectl(&[&["delete"], &lease[..]].concat()).await;
-    eventually("the Lease to be held again", DEADLINE, held).await.unwrap();
-    world.assert_kept().await;
+    authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_in_the_log(&world).await;
+    a_lease_that_was_deleted_is_made_again_and_the_authorities_are_kept_as_before(&world).await;
+    a_webhook_that_finds_the_key_of_no_certificate_makes_the_pair_again(&world).await;
+    a_webhook_that_finds_the_key_of_no_authority_serves_on_and_the_next_one_signs_once_it_is_trusted(&world)
+        .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_in_the_log() {
-    let world = World::start("cert-taken", 1, &[]).await;
-    world.helm("install", &["--create-namespace"]).await;
+async fn authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_in_the_log(world: &World) {
     let webhook = world.ready_webhook(0, &["--tls-reload-interval=200ms"]).await;
     let map = ["configmap", "tenure-webhook-ca", "-n", RELEASE_NAMESPACE];
     world.kubectl(&[&["delete"], &map[..]].concat()).await;
@@ -141,6 +132,22 @@ async fn authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_
     }
     world.helm("upgrade", &[]).await;
     world.assert_kept().await;
+    stop(webhook).await;
+}
+
+async fn a_lease_that_was_deleted_is_made_again_and_the_authorities_are_kept_as_before(world: &World) {
+    let webhook = world.ready_webhook(0, &["--tls-reload-interval=200ms"]).await;
+    let lease = ["lease", "tenure-webhook", "-n", RELEASE_NAMESPACE];
+    let held = async || {
+        let lease = [&["get"], &lease[..], &["-o", "jsonpath={.spec.holderIdentity}"]].concat();
+        let holder = world.cluster.kubectl(&lease).await?.success().unwrap_or_default();
+        Ok((!holder.is_empty()).then_some(()))
+    };
+    eventually("the Lease to be held", DEADLINE, held).await.unwrap();
+    world.kubectl(&[&["delete"], &lease[..]].concat()).await;
+    eventually("the Lease to be held again", DEADLINE, held).await.unwrap();
+    world.assert_kept().await;
+    stop(webhook).await;
 }
 
 /// Puts another key into the Secret while no webhook runs.
@@ -149,28 +156,25 @@ async fn break_key(world: &World, key: &str, other: &str) {
     world.kubectl(&["patch", "secret", SECRET, "-n", RELEASE_NAMESPACE, "-p", &patch]).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_finds_the_key_of_no_certificate_makes_the_pair_again() {
-    let world = World::start("cert-keys", 1, &[]).await;
-    world.helm("install", &["--create-namespace"]).await;
+async fn a_webhook_that_finds_the_key_of_no_certificate_makes_the_pair_again(world: &World) {
     stop(world.ready_webhook(0, &[]).await).await;
     let before = world.files(&["tls.key", "ca.crt"]).await;
-    break_key(&world, "tls.key", "no key").await;
-    let _webhook = world.ready_webhook(0, &[]).await;
+    break_key(world, "tls.key", "no key").await;
+    let webhook = world.ready_webhook(0, &[]).await;
     // the API server calls it over TLS
     world.create_queue(V3, "tls-key", &json!({"maxDuration": "1h"})).await;
     let after = world.files(&["tls.key", "ca.crt"]).await;
     assert_ne!(after[0], before[0]);
     assert_eq!(after[1], before[1], "only an authority without its key is replaced");
+    stop(webhook).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_finds_the_key_of_no_authority_serves_on_and_the_next_one_signs_once_it_is_trusted() {
-    let world = World::start("cert-authority", 1, &[]).await;
-    world.helm("install", &["--create-namespace"]).await;
+async fn a_webhook_that_finds_the_key_of_no_authority_serves_on_and_the_next_one_signs_once_it_is_trusted(
+    world: &World,
+) {
     stop(world.ready_webhook(0, &[]).await).await;
     let before = world.files(&["tls.crt", "ca.crt"]).await;
-    break_key(&world, "ca.key", &world.files(&["tls.key"]).await[0]).await;
+    break_key(world, "ca.key", &world.files(&["tls.key"]).await[0]).await;
     // the certificate is that of before: the next authority must have been trusted for longer than the test takes
     let webhook = world.ready_webhook(0, &[]).await;
     world.create_queue(V3, "before", &json!({"maxDuration": "1h"})).await;
@@ -198,20 +202,19 @@ async fn a_webhook_that_finds_the_key_of_no_authority_serves_on_and_the_next_one
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall() {
-    let world = World::start("cert-restored", 1, &["crds.install=false"]).await;
-    world.apply_definitions().await;
-    world.helm("install", &["--create-namespace"]).await;
+/// On a release whose definitions kubectl applied, while no webhook runs.
+pub async fn a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall(
+    world: &World,
+) {
     let none =
         json!([{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]).to_string();
     let take = ["patch", "crd", CRD, "--type=json", "-p", &none];
     world.kubectl(&take).await;
     let flag = world.conversion_flag().await;
     let _webhook = world.ready_webhook(0, &[&flag]).await;
-    world.create_queue(V3, "from-v3", &json!({"maxDuration": "1h"})).await;
+    world.create_queue(V3, "again", &json!({"maxDuration": "1h"})).await;
     eventually("queues to be converted", DEADLINE, async || {
-        let queue = world.cluster.kubectl(&["get", V2, "from-v3", "-o", "yaml"]).await?.success();
+        let queue = world.cluster.kubectl(&["get", V2, "again", "-o", "yaml"]).await?.success();
         Ok(queue.ok().filter(|queue| queue.contains("tenure.dev/max-duration")))
     })
     .await

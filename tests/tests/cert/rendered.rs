@@ -4,7 +4,10 @@ use serde_json::json;
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::DEADLINE;
 
-use crate::world::{V2, V3, World};
+use crate::{
+    lifecycle::a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall,
+    world::{V2, V3, World, stop},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_versions_work_where_kubectl_applied_the_definitions_and_helm_the_rest() {
@@ -12,7 +15,7 @@ async fn both_versions_work_where_kubectl_applied_the_definitions_and_helm_the_r
     world.apply_definitions().await;
     world.helm("install", &["--create-namespace"]).await;
     let flag = world.conversion_flag().await;
-    let _webhook = world.ready_webhook(0, &[&flag]).await;
+    let webhook = world.ready_webhook(0, &[&flag]).await;
     world.create_queue(V3, "from-v3", &json!({"maxDuration": "1h"})).await;
     eventually("queues to be converted", DEADLINE, async || {
         Ok(world.cluster.kubectl(&["get", V2, "from-v3"]).await?.success().ok())
@@ -23,6 +26,8 @@ async fn both_versions_work_where_kubectl_applied_the_definitions_and_helm_the_r
     assert_eq!(world.get(&[V3, "from-v2"]).await["spec"]["priority"], 7);
     let bundles = world.bundles().await;
     assert!(bundles.iter().all(|bundle| bundle.is_some() && *bundle == bundles[0]), "{bundles:?}");
+    stop(webhook).await;
+    a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall(&world).await;
 }
 
 /// The flags about certificates of a release that had neither a guard nor answers to owners.
@@ -60,6 +65,6 @@ async fn a_second_rendering_that_is_applied_changes_nothing() {
         assert_eq!((diff.status.code(), &*diff.stdout), (Some(0), ""), "{by:?} {}", diff.stderr);
         apply(by).await;
         assert_eq!((world.bundles().await, world.files(&["tls.crt", "tls.key", "ca.crt"]).await), before);
-        crate::world::stop(webhook).await;
+        stop(webhook).await;
     }
 }

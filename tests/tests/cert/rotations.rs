@@ -116,7 +116,7 @@ async fn no_write_fails_while_certificates_and_authorities_change_and_replicas_r
         flags,
         leaves: 1,
         authorities: 1,
-        rate: 40,
+        rate: 15,
         restarts: Some(Duration::from_secs(9)),
         deadline: Duration::from_mins(3),
     };
