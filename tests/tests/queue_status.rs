@@ -17,7 +17,7 @@ use tenure_tests::{
     queues::read,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 const V3: &str = "queues.v3alpha1.scheduling.run.ai";
 const V2: &str = "queues.v2.scheduling.run.ai";
@@ -27,6 +27,19 @@ async fn world() -> &'static World {
     let start =
         async || fixtures::world_of("queue-status", fixtures::definitions("scheduling.run.ai"), &[]).await;
     WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// A cluster whose keepers a test starts and ends. One test at a time has it, and no keeper runs at first.
+async fn own_keepers() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || {
+        let world = World::installed("queue-status-keepers", &[]).await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        Ok::<_, anyhow::Error>(Mutex::new(world))
+    };
+    let world = WORLD.get_or_try_init(start).await.unwrap().lock().await;
+    world.tenure.stop_keeper().await.unwrap();
+    world
 }
 
 /// A queue of the run.ai family with some spec.
@@ -239,7 +252,8 @@ async fn kubectl_shows_it() {
 
 #[tokio::test]
 async fn nothing_is_written_twice_not_even_by_a_keeper_that_has_just_started() {
-    let world = &World::running("queue-status-quiet").await.unwrap();
+    let world = &own_keepers().await;
+    world.tenure.start_keeper().await.unwrap();
     let namespace = Namespace::new(world).await;
     for (name, spec) in [
         ("quiet", json!({"maxDuration": "1d", "preemptMinRuntime": "1h"})),
@@ -275,8 +289,7 @@ async fn nothing_is_written_twice_not_even_by_a_keeper_that_has_just_started() {
 
 #[tokio::test]
 async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_why_once() {
-    let world = &World::installed("queue-status-rights", &[]).await.unwrap();
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    let world = &own_keepers().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&runai_queue("dry", "", "7s")).await;
     let dry = Keeper::start(world, &["--dry-run"]).await;
@@ -307,13 +320,17 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     let number = versions.iter().position(|version| version["name"] == "v3alpha1").unwrap();
     let path =
         format!("/spec/versions/{number}/schema/openAPIV3Schema/properties/status/properties/workloads");
-    let removal = json!([{"op": "remove", "path": path}]).to_string();
-    let without = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &removal];
-    world.cluster.kubectl(&without).await.unwrap().success().unwrap();
+    let change = async |operation: Value| {
+        let patch = json!([operation]).to_string();
+        let patch = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &patch];
+        world.cluster.kubectl(&patch).await.unwrap().success().unwrap();
+    };
+    change(json!({"op": "remove", "path": path})).await;
     let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));
     let pod = bare_pod(namespace.name(), "another", &in_runai_queue("forbidden"), &Value::Null);
     namespace.create(&distinct(pod, "another")).await;
     eventually("the keeper to say what is wrong", DEADLINE, lacks).await.unwrap();
+    change(json!({"op": "add", "path": path, "value": definition.pointer(&path)})).await;
 }
 
 /// The number of lines with a text in the keeper's log.
