@@ -14,3 +14,12 @@ mod page;
 mod picture;
 mod requests;
 mod users;
+
+use tenure_tests::World;
+use tokio::sync::OnceCell;
+
+/// A cluster with webhook and keeper, for pages of namespaces.
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_try_init(|| World::running("ui")).await.unwrap()
+}

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure_tests::{
-    DEADLINE, World,
+    DEADLINE,
     served::Ui,
     workloads::{Namespace, in_queue, queue, workload},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::browser::Chromium;
+use crate::{browser::Chromium, world};
 
 #[tokio::test]
 async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
-    let world = World::running("ui-follows").await.unwrap();
-    let namespace = Namespace::new(&world).await;
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
     namespace.create(&queue("ui-short", "20s")).await;
     let job = workload("Job", namespace.name(), "train", &in_queue("ui-short"), &json!({}));
     let job = namespace.create(&job).await;

@@ -11,11 +11,13 @@ use tenure_tests::{
 };
 use tokio::time::{sleep, timeout};
 
+use crate::world;
+
 #[tokio::test]
 async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_what_is_missing() {
-    let world = World::running("ui-user").await.unwrap();
-    let tenant = Tenant::new(&world).await;
-    let (own, other) = (tenant.as_admin(), Namespace::new(&world).await);
+    let world = world().await;
+    let tenant = Tenant::new(world).await;
+    let (own, other) = (tenant.as_admin(), Namespace::new(world).await);
     own.create(&queue("ui-user", "1h")).await;
     for namespace in [&own, &other] {
         let job = workload("Job", namespace.name(), "train", &in_queue("ui-user"), &json!({}));
@@ -36,7 +38,7 @@ async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_what_is_miss
     assert_eq!(update["rows"][&row]["queueIsHidden"], json!(true));
     assert_eq!(update["rows"][&row]["queueIsUnknown"], json!(false));
     assert_eq!(update["parts"]["facts"]["only"], json!(own.name()));
-    hundred_pages_ask_no_more_than_one(&world, &ui, &cookie, tenant.user()).await;
+    hundred_pages_ask_no_more_than_one(world, &ui, &cookie, tenant.user()).await;
     let warnings = update["parts"]["warnings"].to_string();
     assert!(warnings.contains("you may not list"), "{warnings}");
 }
