@@ -27,7 +27,7 @@ const V2: &str = "queues.v2.scheduling.run.ai";
 async fn up() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let world = Box::pin(started("delegation")).await?;
+        let world = Box::pin(started(World::installed("delegation", VALUES).await?)).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         world.tenure.start_keeper().await?;
         Ok::<_, anyhow::Error>(world)
@@ -35,38 +35,39 @@ async fn up() -> &'static World {
     WORLD.get_or_try_init(start).await.unwrap()
 }
 
-/// No program runs.
+/// No program runs, and no controller of Kubernetes: the API server judges alone.
 async fn down() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(async || Box::pin(started("delegation-down")).await).await.unwrap()
+    let start = async || Box::pin(started(World::installed_alone("delegation-down", VALUES).await?)).await;
+    WORLD.get_or_try_init(start).await.unwrap()
 }
 
 /// Queues that values of the chart name, and that don't exist.
 const NAMED: [&str; 4] = ["named-default", "named-kueue", "named-grant", "named-bound"];
 
-/// Its values are those of the example, a bound for the queues of other tests, and values that name the queues of
-/// [`NAMED`].
-async fn started(name: &str) -> Result<World> {
-    let values = [
-        // queues are made while no webhook answers
-        "webhook.failurePolicy=Ignore",
-        "delegation.enabled=true",
-        "crds.serveV2=true",
-        "delegation.bounds[0].queue=research",
-        "delegation.bounds[0].preemptMinRuntime=2h",
-        "delegation.bounds[0].reclaimMinRuntime=30m",
-        "delegation.bounds[1].queue=bounded",
-        "delegation.bounds[1].preemptMinRuntime=2h",
-        "delegation.bounds[1].reclaimMinRuntime=30m",
-        "delegation.bounds[2].queue=named-bound",
-        "delegation.bounds[2].preemptMinRuntime=10h",
-        "tenancy.defaultQueue.runai=named-default",
-        "tenancy.queueAccess.grants[0].queue=named-grant",
-        "tenancy.queueAccess.grants[0].namespaces[0]=default",
-        "kueue.queues[0].localQueue=main",
-        "kueue.queues[0].queue=named-kueue",
-    ];
-    let world = World::installed_with(name, &values, &[]).await?;
+/// Those of the example, a bound for the queues of other tests, and values that name the queues of [`NAMED`].
+const VALUES: &[&str] = &[
+    // queues are made while no webhook answers
+    "webhook.failurePolicy=Ignore",
+    "delegation.enabled=true",
+    "crds.serveV2=true",
+    "delegation.bounds[0].queue=research",
+    "delegation.bounds[0].preemptMinRuntime=2h",
+    "delegation.bounds[0].reclaimMinRuntime=30m",
+    "delegation.bounds[1].queue=bounded",
+    "delegation.bounds[1].preemptMinRuntime=2h",
+    "delegation.bounds[1].reclaimMinRuntime=30m",
+    "delegation.bounds[2].queue=named-bound",
+    "delegation.bounds[2].preemptMinRuntime=10h",
+    "tenancy.defaultQueue.runai=named-default",
+    "tenancy.queueAccess.grants[0].queue=named-grant",
+    "tenancy.queueAccess.grants[0].namespaces[0]=default",
+    "kueue.queues[0].localQueue=main",
+    "kueue.queues[0].queue=named-kueue",
+];
+
+/// Waits until the policies judge, and creates queues of others.
+async fn started(world: World) -> Result<World> {
     await_policies(&world).await?;
     apply_all(&world, &["bounded", "sales"].map(|name| queue(name, &json!({})))).await;
     Ok(world)
@@ -611,7 +612,7 @@ async fn roles_of_the_example_do_what_its_comment_says() {
 
 #[tokio::test]
 async fn expressions_of_the_policies_fit_what_they_look_at() {
-    let world = down().await;
+    let world = up().await;
     for name in ["tenure-delegation", "tenure-delegation-children"] {
         let get = ["get", "validatingadmissionpolicy", name, "-o=jsonpath={.status}"];
         let checked = async || {
