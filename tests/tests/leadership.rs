@@ -36,7 +36,7 @@ const SLACK: Duration = Duration::from_secs(2);
 
 async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    CLUSTER.get_or_try_init(|| Cluster::start("leadership")).await.unwrap()
+    CLUSTER.get_or_try_init(|| Cluster::start_api_server_alone("leadership")).await.unwrap()
 }
 
 #[derive(Parser)]
@@ -412,10 +412,11 @@ async fn of_many_one_leads_at_a_time_until_the_last_has_ended() {
 #[tokio::test]
 async fn who_is_forbidden_tries_again_until_it_is_allowed_to_get_create_and_update() {
     let lease = Shown::of("forbidden").await;
-    let account = eventually("a token", DEADLINE, async || {
-        Ok(Some(cluster().await.service_account_kubeconfig("default", "default").await?))
-    });
-    let forbidden = cluster().await.client_of(&account.await.unwrap()).await.unwrap();
+    let kubectl =
+        async |arguments: &[&str]| cluster().await.kubectl(arguments).await.unwrap().success().unwrap();
+    kubectl(&["create", "serviceaccount", "candidate"]).await;
+    let account = cluster().await.service_account_kubeconfig("default", "candidate").await.unwrap();
+    let forbidden = cluster().await.client_of(&account).await.unwrap();
     let candidate = Candidate::start(forbidden, lease.name, "only");
     let refused = async || {
         let log = std::fs::read_to_string(cluster().await.audit_log())?;
@@ -424,12 +425,9 @@ async fn who_is_forbidden_tries_again_until_it_is_allowed_to_get_create_and_upda
     };
     eventually("two refusals", DEADLINE, refused).await.unwrap();
     assert!(!candidate.holds());
-    for arguments in [
-        &["create", "role", "leader", "--verb=get,create,update", "--resource=leases"][..],
-        &["create", "rolebinding", "leader", "--role=leader", "--serviceaccount=default:default"],
-    ] {
-        cluster().await.kubectl(arguments).await.unwrap().success().unwrap();
-    }
+    kubectl(&["create", "role", "leader", "--verb=get,create,update", "--resource=leases"]).await;
+    let bind = ["create", "rolebinding", "leader", "--role=leader", "--serviceaccount=default:candidate"];
+    kubectl(&bind).await;
     candidate.leads().await;
     lease.await_renewals(2).await;
     candidate.stop().await;
