@@ -73,7 +73,7 @@ impl Trail {
                 ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
             format!("{verb} {resource}/{name}")
         };
-        let entries = entries_since(cluster, "tenure-keeper", self.begin);
+        let entries = entries_since(cluster, "tenure-keeper", namespace, self.begin);
         entries
             .into_iter()
             .filter(|entry| is_success(entry, namespace) && is_change(entry))
@@ -106,23 +106,18 @@ pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
             ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
         format!("{verb} {resource}/{name}")
     };
-    entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(line).collect()
+    entries_since(cluster, "tenure-webhook", "", 0).into_iter().filter(is_change).map(line).collect()
 }
 
-/// Returns the answered requests of a program of Tenure. Writes that hand fields back, and writes
-/// that show ends without a notice, are left out: whether such a write comes before the next pause
-/// is a matter of moments.
-fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
-    entries_since(cluster, account, 0)
-}
-
-/// Returns the entries of `entries` without the first `begin` bytes of the log.
-fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
+/// Returns the same as [`all_entries_since`], but writes that hand fields back, and writes that
+/// show ends without a notice: whether such a write comes before the next pause is a matter of
+/// moments.
+fn entries_since(cluster: &Cluster, account: &str, namespace: &str, begin: u64) -> Vec<Value> {
     let is_aside = |entry: &Value| {
         let uri = text(entry, "/requestURI");
         [HAND_BACK_MANAGER, SHOWN_END_MANAGER].iter().any(|manager| uri.contains(manager))
     };
-    let mut entries = all_entries_since(cluster, account, begin);
+    let mut entries = all_entries_since(cluster, account, namespace, begin);
     entries.retain(|entry| !is_aside(entry));
     entries
 }
@@ -135,13 +130,14 @@ pub fn shown_ends(cluster: &Cluster, resource: &str, namespace: &str) -> Vec<Str
             && text(entry, "/objectRef/resource") == resource
             && text(entry, "/requestURI").contains(SHOWN_END_MANAGER)
     };
-    let entries = all_entries_since(cluster, "tenure-keeper", 0).into_iter().filter(is_of);
+    let entries = all_entries_since(cluster, "tenure-keeper", namespace, 0).into_iter().filter(is_of);
     entries.map(|entry| text(&entry, "/objectRef/name").to_owned()).collect()
 }
 
-/// Returns all answered requests of a program of Tenure, but dry runs, without the first `begin`
-/// bytes of the log.
-fn all_entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
+/// Returns the answered requests of a program of Tenure, but dry runs, without the first `begin`
+/// bytes of the log. Entries that don't have the text `namespace` are left out unread: most of the
+/// log is of other tests.
+fn all_entries_since(cluster: &Cluster, account: &str, namespace: &str, begin: u64) -> Vec<Value> {
     let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:{account}");
     let mut log = File::open(cluster.audit_log()).expect("the audit log can be read");
     log.seek(SeekFrom::Start(begin)).expect("the audit log is longer");
@@ -149,7 +145,7 @@ fn all_entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value>
     log.read_to_end(&mut bytes).expect("the audit log can be read");
     let log = String::from_utf8_lossy(&bytes);
     // the first line and the last one may be parts of lines
-    let entries = log.lines().filter(|line| line.contains(&user));
+    let entries = log.lines().filter(|line| line.contains(namespace) && line.contains(&user));
     let entries = entries.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_answered = |entry: &Value| {
         text(entry, "/stage") == "ResponseComplete"
@@ -162,7 +158,7 @@ fn all_entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value>
 
 /// Returns the requests of a program of Tenure in a namespace that were answered with success.
 fn successes(cluster: &Cluster, account: &str, namespace: &str) -> impl Iterator<Item = Value> {
-    let entries = entries(cluster, account).into_iter();
+    let entries = entries_since(cluster, account, namespace, 0).into_iter();
     entries.filter(|entry| is_success(entry, namespace)).collect::<Vec<_>>().into_iter()
 }
 
