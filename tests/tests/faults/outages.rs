@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, eventually};
 use tenure_tests::{
-    DEADLINE, World, audit,
+    DEADLINE, World, audit, scale,
     workloads::{Namespace, bare_pod, in_queue, queue, workload},
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -156,12 +156,16 @@ const LOST: usize = 1_000;
 
 #[tokio::test]
 async fn after_etcd_was_restored_new_pods_and_changed_queues_count() {
-    let world = &World::running("restored").await.unwrap();
-    let name = world.namespace().await;
+    let world = &World::installed_alone("restored", &[]).await.unwrap();
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    world.tenure.start_keeper().await.unwrap();
+    // this family counts from a pod's creation: none has to be scheduled
+    let name = "restored";
+    scale::namespace(world, name).await;
     world.apply(&queue("restored", "1d")).await;
-    world.apply(&bare_pod(&name, "kept", &in_queue("restored"), &Value::Null)).await;
+    world.apply(&bare_pod(name, "kept", &in_queue("restored"), &Value::Null)).await;
     world.cluster.back_up().await.unwrap();
-    let maps = Api::<ConfigMap>::namespaced(world.cluster.client().unwrap(), &name);
+    let maps = Api::<ConfigMap>::namespaced(world.cluster.client().unwrap(), name);
     let map = ConfigMap {
         metadata: ObjectMeta { name: Some("lost".into()), ..ObjectMeta::default() },
         ..ConfigMap::default()
@@ -172,14 +176,14 @@ async fn after_etcd_was_restored_new_pods_and_changed_queues_count() {
         maps.patch("lost", &PatchParams::default(), &change).await.unwrap();
     }
     // the watches of pods and queues see a version after these
-    world.apply(&bare_pod(&name, "lost", &in_queue("lost"), &Value::Null)).await;
+    world.apply(&bare_pod(name, "lost", &in_queue("lost"), &Value::Null)).await;
     world.apply(&queue("lost", "1s")).await;
-    let namespace = Namespace::of(world, &name);
+    let namespace = Namespace::of(world, name);
     let gone = async || Ok((!namespace.pod_names().await.contains("lost")).then_some(()));
     eventually("the pod of the lost queue to expire", DEADLINE, gone).await.unwrap();
 
     world.cluster.restore().await.unwrap();
-    world.apply(&bare_pod(&name, "new", &in_queue("restored"), &Value::Null)).await;
+    world.apply(&bare_pod(name, "new", &in_queue("restored"), &Value::Null)).await;
     world.apply(&queue("restored", "1s")).await;
     let none = async || Ok(namespace.pod_names().await.is_empty().then_some(()));
     eventually("the pods of the restored queue to expire", DEADLINE, none).await.unwrap();
@@ -204,11 +208,12 @@ fn permissive_definition() -> Value {
 #[tokio::test]
 async fn a_missing_definition_is_waited_for_and_an_undecodable_queue_stalls_nothing() {
     let values = ["crds.tensorstack=false", "webhook.failurePolicy=Ignore"];
-    let world = &World::installed("missing", &values).await.unwrap();
-    let name = world.namespace().await;
+    let world = &World::installed_alone("missing", &values).await.unwrap();
+    let name = "missing";
+    scale::namespace(world, name).await;
     // ready, though there is no such kind
     world.tenure.start_keeper().await.unwrap();
-    world.apply(&bare_pod(&name, "test", &in_queue("good"), &Value::Null)).await;
+    world.apply(&bare_pod(name, "test", &in_queue("good"), &Value::Null)).await;
     world.apply(&permissive_definition()).await;
     let established = ["wait", "--for=condition=Established", "crd/queues.scheduler.tensorstack.dev"];
     world.cluster.kubectl(&established).await.unwrap().success().unwrap();
@@ -222,13 +227,13 @@ async fn a_missing_definition_is_waited_for_and_an_undecodable_queue_stalls_noth
     ] {
         let mut object = queue(queue_name, "");
         object["spec"] = spec;
-        world.apply(&bare_pod(&name, &format!("in-{queue_name}"), &in_queue(queue_name), &Value::Null)).await;
+        world.apply(&bare_pod(name, &format!("in-{queue_name}"), &in_queue(queue_name), &Value::Null)).await;
         world.apply(&object).await;
     }
-    let namespace = Namespace::of(world, &name);
+    let namespace = Namespace::of(world, name);
     let expired = async || Ok((namespace.pods().await.len() == 5).then_some(()));
     eventually("the pods of the good queue to expire", DEADLINE, expired).await.unwrap();
-    let mut deleted = audit::of_keeper(&world.cluster, "delete", "pods", &name);
+    let mut deleted = audit::of_keeper(&world.cluster, "delete", "pods", name);
     deleted.sort();
     assert_eq!(deleted, ["in-good", "test"]);
     let log = std::fs::read_to_string(world.tenure.keeper_log()).unwrap();
