@@ -51,6 +51,12 @@ fn namespace(name: &str) -> serde_json::Value {
     serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
+/// Returns the service account of pods that name none.
+fn account(namespace: &str) -> serde_json::Value {
+    let metadata = serde_json::json!({"name": "default", "namespace": namespace});
+    serde_json::json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+}
+
 /// A cluster with Tenure on it.
 pub struct World {
     /// The control plane.
@@ -113,7 +119,11 @@ impl World {
     /// Creates a namespace with this name, and returns once pods are accepted there.
     pub async fn create_namespace(&self, name: &str) {
         let client = self.cluster.client().unwrap();
-        workloads::Namespace::seen_by(client.clone(), name).create(&namespace(name)).await;
+        let created = workloads::Namespace::seen_by(client.clone(), name);
+        created.create(&namespace(name)).await;
+        if !self.cluster.has_controllers() {
+            created.create(&account(name)).await;
+        }
         let accounts: Api<ServiceAccount> = Api::namespaced(client, name);
         let default = async || Ok(accounts.get_opt("default").await?);
         eventually("the default service account", DEADLINE, default).await.unwrap();

@@ -43,9 +43,9 @@ async fn own_keepers() -> MutexGuard<'static, World> {
     world
 }
 
-/// A cluster that knows `PodGroup`s.
+/// An API server that knows `PodGroup`s. The tests schedule their pods.
 async fn without_keeper(name: &str) -> World {
-    let world = World::installed(name, VALUES).await.unwrap();
+    let world = World::installed_alone(name, VALUES).await.unwrap();
     for group in
         ["scheduling.run.ai", "scheduler.tensorstack.dev", "scheduling.x-k8s.io", "scheduling.volcano.sh"]
     {
@@ -346,7 +346,7 @@ async fn a_dry_run_stamps_nothing_and_says_so() {
 #[tokio::test]
 async fn groups_of_kubernetes_itself_are_stamped_where_they_are_served() {
     let flags = [("feature-gates", "GenericWorkload=true"), ("runtime-config", NATIVE_API)];
-    let cluster = Cluster::start_with_flags("start-native", &flags).await.unwrap();
+    let cluster = Cluster::start_api_server_with_flags("start-native", &flags).await.unwrap();
     let world = &World::installed_on(cluster, VALUES, &[]).await.unwrap();
     world.tenure.start_keeper().await.unwrap();
     let gang = Gang::new(world, NATIVE, json!({"schedulingPolicy": {"gang": {"minCount": 2}}})).await;

@@ -186,6 +186,11 @@ impl Cluster {
         &self.credentials.authority
     }
 
+    /// True if there are nodes, kube-scheduler, and the controllers of Kubernetes.
+    pub const fn has_controllers(&self) -> bool {
+        self.scheduler.is_some()
+    }
+
     /// Returns the control plane's binaries.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
