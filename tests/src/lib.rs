@@ -78,7 +78,7 @@ impl World {
     }
 
     /// Returns a world like [`installed`](Self::installed) on etcd and kube-apiserver alone, for
-    /// tests without pods and controllers.
+    /// tests that need no node and no controller of Kubernetes.
     pub async fn installed_alone(name: &str, values: &[&str]) -> Result<Self> {
         Box::pin(Self::installed_on(Cluster::start_api_server_alone(name).await?, values, &[])).await
     }
