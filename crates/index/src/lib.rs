@@ -8,6 +8,7 @@
 
 mod ceilings;
 mod cluster;
+mod counted;
 mod deadlines;
 mod grants;
 mod hand_backs;

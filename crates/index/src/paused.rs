@@ -23,13 +23,14 @@ use tenure_types::podgroup::LONGEST_NAME;
 
 use crate::{
     Uid,
+    counted::CountedWorkload,
     kinds::KindHash,
     names::Names,
     owners::{Controller, OwnerRecords},
 };
 
 use owner::EarlyReturn;
-pub use owner::{DueReturn, Paused, ReturnRank, RoomHolder};
+pub use owner::{DueReturn, Paused, ReturnRank};
 
 /// The number of further owners that one call of `running_again` checks. Each call also checks the
 /// owners that the last call found.
@@ -195,7 +196,7 @@ impl PausedOwners {
     }
 
     /// Lets an owner come back at `at`, before its own time, since the workload `left` has left.
-    pub fn call(&mut self, uid: Uid, at: Timestamp, left: RoomHolder) {
+    pub fn call(&mut self, uid: Uid, at: Timestamp, left: CountedWorkload) {
         self.change(uid, |paused| paused.early = Some(Box::new(EarlyReturn { at, left })));
     }
 
@@ -206,7 +207,7 @@ impl PausedOwners {
         owners: &OwnerRecords,
         now: Timestamp,
         may: impl Fn(&Paused) -> bool,
-        is_back: impl Fn(&RoomHolder) -> bool,
+        is_back: impl Fn(&CountedWorkload) -> bool,
     ) -> Vec<Paused> {
         self.asked = now;
         let reached = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);

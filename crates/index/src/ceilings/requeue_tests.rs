@@ -100,9 +100,13 @@ fn younger(created: i64, uid: &str, job: &str, is: Is) -> projection::Pod {
 
 /// The group of the pods of `job`.
 fn gang_of_two(index: &mut CeilingIndex) {
+    group(index, "group-of-job", 2);
+}
+
+fn group(index: &mut CeilingIndex, name: &str, minimum: u32) {
     let group = json!({
-        "metadata": {"name": "group-of-job", "namespace": "ns", "uid": "group"},
-        "spec": {"minMember": 2, "queue": "q"},
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"minMember": minimum, "queue": "q"},
     });
     index.apply_group(PodGroupKind::Runai, &serde_json::from_value::<PodGroup>(group).unwrap());
 }

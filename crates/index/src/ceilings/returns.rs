@@ -15,12 +15,13 @@ use tenure_types::projection;
 use super::{CeilingIndex, limits};
 use crate::{
     Uid,
+    counted::CountedWorkload,
     hand_backs::OwedHandBack,
-    paused::{DueReturn, Paused, RoomHolder},
+    paused::{DueReturn, Paused},
 };
 
 /// The queue in which a workload takes room, and the workload.
-type QueueOccupant = (Family, ArcStr, RoomHolder);
+type QueueOccupant = (Family, ArcStr, CountedWorkload);
 
 /// The time at which the newest live pod below each root owner was created, in milliseconds, by
 /// namespace and root. None as the time: there is no pod. Each root is searched once, since
@@ -63,7 +64,7 @@ impl CeilingIndex {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let newest = NewestPods::default();
         let may = |paused: &Paused| !paused.returns.comes_back() || !newest.any_below(self, paused);
-        let is_back = |left: &RoomHolder| self.is_there(left);
+        let is_back = |left: &CountedWorkload| self.is_there(left);
         let due = paused.due(&self.objects.owners, now, may, is_back);
         let again = paused.running_again(&self.objects.owners, |paused| newest.runs_again(self, paused));
         // an owner that is due and has pods comes back once they are gone
@@ -97,28 +98,25 @@ impl CeilingIndex {
         }
         let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none())?;
         pod.started?;
-        let root = objects.owners.root(pod.controller);
-        if root.is_some_and(|root| objects.paused.is_unready(&pod.namespace, root)) {
+        let group = objects.gangs.workload(objects.gangs.memberships(uid)).map(|(group, _)| group.key);
+        let workload = CountedWorkload::of(&objects.owners, group, uid, pod);
+        if let CountedWorkload::Owner(namespace, root) = &workload
+            && objects.paused.is_unready(namespace, *root)
+        {
             return None;
         }
-        let group = objects.gangs.workload(objects.gangs.memberships(uid));
-        let holder = match (group, root) {
-            (Some((group, _)), _) => RoomHolder::Group(group.key.clone()),
-            (None, Some(root)) => RoomHolder::Owner(pod.namespace.clone(), root),
-            (None, None) => RoomHolder::Pod(uid),
-        };
         let standing = limits::standing(objects, uid, pod);
         let (family, queue) = standing.first_queue()?;
-        Some((family, queue.clone(), holder))
+        Some((family, queue.clone(), workload))
     }
 
     /// Lets the next owner that waits in a queue come back earlier, if a workload that took room
     /// there has left. `uid` is that of the pod that has changed.
-    pub(super) fn call_next(&mut self, uid: Uid, (family, queue, holder): QueueOccupant) {
+    pub(super) fn call_next(&mut self, uid: Uid, (family, queue, workload): QueueOccupant) {
         let Some(rules) = self.rules(family, &queue).pods_ready.filter(|rules| rules.on_capacity) else {
             return;
         };
-        if self.is_of(uid, &holder) || self.is_there(&holder) {
+        if self.is_of(uid, &workload) || self.is_there(&workload) {
             return;
         }
         let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
@@ -127,25 +125,26 @@ impl CeilingIndex {
             Some((paused.turn(rules.timestamp), uid, at))
         });
         if let Some((_, uid, at)) = may_come.min() {
-            self.objects.paused.call(uid, at, holder);
+            self.objects.paused.call(uid, at, workload);
         }
     }
 
     /// True if a pod is known, and below the owner that is a workload. This takes no search: most
     /// changes of pods leave the pod where it is.
-    fn is_of(&self, uid: Uid, holder: &RoomHolder) -> bool {
-        let RoomHolder::Owner(namespace, root) = holder else { return false };
+    fn is_of(&self, uid: Uid, workload: &CountedWorkload) -> bool {
+        let CountedWorkload::Owner(namespace, root) = workload else { return false };
         self.reader.deadlines.get(uid).is_some_and(|pod| {
             pod.namespace == *namespace && self.objects.owners.root(pod.controller) == Some(*root)
         })
     }
 
-    /// True if a workload has pods, whether or not they take room.
-    pub(super) fn is_there(&self, holder: &RoomHolder) -> bool {
-        match holder {
-            RoomHolder::Group(key) => self.objects.gangs.has_members(key),
-            RoomHolder::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),
-            RoomHolder::Pod(uid) => self.reader.deadlines.get(*uid).is_some(),
+    /// True if a workload has pods, whether or not they take room. A group is there while any pod
+    /// names it, whoever owns the pod.
+    fn is_there(&self, workload: &CountedWorkload) -> bool {
+        match workload {
+            CountedWorkload::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),
+            CountedWorkload::Group(key) => self.objects.gangs.has_members(key),
+            CountedWorkload::Pod(uid) => self.reader.deadlines.get(*uid).is_some(),
         }
     }
 }

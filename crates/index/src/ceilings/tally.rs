@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 
-use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::Family,
@@ -15,7 +14,7 @@ use tenure_policy::{
 };
 
 use super::{CeilingIndex, returns::NewestPods};
-use crate::{Uid, cluster::ClusterObjects, podgroups::GangId};
+use crate::{cluster::ClusterObjects, counted::CountedWorkload};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,17 +37,6 @@ struct Count {
     starts: Vec<Timestamp>,
 }
 
-/// The unit that counts as one running workload: a pause stops it as one.
-#[derive(PartialEq, Eq, Hash)]
-enum RunningUnit {
-    /// A root owner, by namespace.
-    Owner(ArcStr, Uid),
-    /// A `PodGroup` whose pods have no owner that can be paused.
-    Group(GangId),
-    /// A pod by itself.
-    Pod(Uid),
-}
-
 /// The part of a running workload that is in one queue.
 #[derive(Default)]
 struct TalliedRun {
@@ -63,7 +51,7 @@ struct WorkloadTally<'i> {
     floors: &'i Floors,
     now: Timestamp,
     counts: HashMap<QueueId, Count>,
-    runs: HashMap<(QueueId, RunningUnit), TalliedRun>,
+    runs: HashMap<(QueueId, CountedWorkload), TalliedRun>,
 }
 
 /// Counts the workloads of the queues of the run.ai family, as of `now`.
@@ -94,13 +82,9 @@ impl WorkloadTally<'_> {
             }
             let Some(scheduled) = pod.scheduled() else { continue };
             let group = gangs.workload(memberships).map(|(group, _)| group);
-            let holder = match (owners.root(pod.controller), &group) {
-                (Some(root), _) => RunningUnit::Owner(pod.namespace.clone(), root),
-                (None, Some(group)) => RunningUnit::Group(group.id()),
-                (None, None) => RunningUnit::Pod(uid),
-            };
+            let workload = CountedWorkload::of(owners, group.map(|group| group.key), uid, pod);
             let start = group.map_or(Some(scheduled), |group| group.start);
-            self.runs((queue, holder), start, scheduled);
+            self.runs((queue, workload), start, scheduled);
         }
     }
 
@@ -125,7 +109,7 @@ impl WorkloadTally<'_> {
 
     /// Counts a pod as a part of a running workload in a queue. `start` is that of the workload.
     /// None: the workload hasn't started.
-    fn runs(&mut self, of: (QueueId, RunningUnit), start: Option<Timestamp>, scheduled: Timestamp) {
+    fn runs(&mut self, of: (QueueId, CountedWorkload), start: Option<Timestamp>, scheduled: Timestamp) {
         let Self { tree, floors, now, counts, runs } = self;
         let count = counts.entry(of.0).or_default();
         let floor = *count.floor.get_or_insert_with(|| longest_floor(floors, tree, of.0));

@@ -8,25 +8,14 @@ use jiff::Timestamp;
 use tenure_policy::{expiry::Family, pause::Return, requeue::WaitingWorkload};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
-use crate::{Uid, owners::Controller, podgroups::GroupKey};
-
-/// A workload that takes, or took, room in a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoomHolder {
-    /// All pods of a `PodGroup`.
-    Group(GroupKey),
-    /// A root owner, in a namespace.
-    Owner(ArcStr, Uid),
-    /// A pod by itself.
-    Pod(Uid),
-}
+use crate::{Uid, counted::CountedWorkload, owners::Controller};
 
 /// A return before the owner's own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EarlyReturn {
     pub at: Timestamp,
     /// The workload that has left.
-    pub left: RoomHolder,
+    pub left: CountedWorkload,
 }
 
 /// A place among returning owners: the priority, the time by the strategy of the queue, and the

@@ -87,6 +87,66 @@ fn a_workload_is_called_when_the_last_pod_of_another_goes_and_not_before() {
     assert_eq!(index.next_return(Timestamp::MIN), Some(at(60)));
 }
 
+/// A ready pod of a Job, in a group.
+fn in_group(uid: &str, job: &str, group: &str) -> projection::Pod {
+    let mut pod = pod(uid, job, Is::Ready);
+    pod.metadata.annotations.get_or_insert_default().insert("pod-group-name".into(), group.into());
+    pod
+}
+
+/// The same pod as it ends.
+fn leaves(index: &mut CeilingIndex, mut pod: projection::Pod) {
+    pod.status.phase = Some("Succeeded".into());
+    index.apply_pod(&pod);
+}
+
+#[test]
+fn a_workload_whose_pods_have_a_group_each_leaves_once_and_with_its_last_pod() {
+    let mut index = on_capacity("Eviction");
+    waiting_since(&mut index, [("a", 0), ("b", 1)]);
+    let [one, two] = ["one", "two"].map(|uid| in_group(uid, "job", uid));
+    for pod in [&one, &two] {
+        group(&mut index, &pod.metadata.name.clone().unwrap(), 1);
+        index.apply_pod(pod);
+    }
+    leaves(&mut index, one);
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)), "its other pod runs on");
+    leaves(&mut index, two);
+    assert_eq!(returned(&mut index, at(1_000)), ["a"]);
+}
+
+#[test]
+fn workloads_that_share_a_group_leave_one_by_one() {
+    let mut index = on_capacity("Eviction");
+    waiting_since(&mut index, [("a", 0), ("b", 1)]);
+    group(&mut index, "shared", 1);
+    let [one, two] = [("one", "job"), ("two", "other")].map(|(uid, job)| in_group(uid, job, "shared"));
+    index.apply_pod(&one);
+    index.apply_pod(&two);
+    leaves(&mut index, one);
+    assert_eq!(returned(&mut index, at(1_000)), ["a"]);
+    leaves(&mut index, two);
+    assert_eq!(returned(&mut index, at(1_000)), ["a", "b"]);
+}
+
+#[test]
+fn pods_of_a_group_that_have_no_owner_leave_as_one() {
+    let mut index = on_capacity("Eviction");
+    waiting_since(&mut index, [("a", 0), ("b", 1)]);
+    group(&mut index, "g", 1);
+    let [one, two] = ["one", "two"].map(|uid| {
+        let mut pod = in_group(uid, "", "g");
+        pod.metadata.owner_references = None;
+        pod
+    });
+    index.apply_pod(&one);
+    index.apply_pod(&two);
+    leaves(&mut index, one);
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
+    leaves(&mut index, two);
+    assert_eq!(returned(&mut index, at(1_000)), ["a"]);
+}
+
 #[test]
 fn who_was_evicted_for_its_pods_leaves_no_room_that_another_is_called_for() {
     let mut index = on_capacity("Eviction");

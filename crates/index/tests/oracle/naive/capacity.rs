@@ -3,25 +3,35 @@
 use tenure_policy::expiry::Family;
 
 use super::{Naive, owners::Back};
-use crate::world::{GroupKey, SECOND};
+use crate::world::{GroupKey, PodObj, SECOND};
 
-/// A workload that takes room.
+/// A workload as users count it: the topmost owner that can be paused, with all its pods, however they are grouped.
+/// Pods without such an owner count by their group, or each alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Holder {
-    Group(GroupKey),
+pub(super) enum Counted {
     /// In a namespace.
     Owner(u8, u32),
+    Group(GroupKey),
     Pod(u32),
 }
 
-/// The same, in a queue.
+/// One that takes room in a queue.
 pub(super) struct Occupant {
     family: Family,
     queue: u8,
-    holder: Holder,
+    workload: Counted,
 }
 
 impl Naive {
+    pub(super) fn counted(&self, pod: &PodObj) -> Counted {
+        let group = pod.keys().find(|key| self.groups.contains_key(key));
+        match (self.root(pod.controller), group) {
+            (Some(root), _) => Counted::Owner(pod.namespace, root),
+            (None, Some(key)) => Counted::Group(key),
+            (None, None) => Counted::Pod(pod.uid),
+        }
+    }
+
     /// The workload of a pod that takes room, and isn't one that others have no use for the room of.
     pub(super) fn occupant(&self, uid: u32) -> Option<Occupant> {
         let record = self.records.get(&uid)?;
@@ -31,21 +41,16 @@ impl Naive {
         if record.is_some_and(|record| record.unready && !record.deactivated) {
             return None;
         }
-        let holder = match (pod.keys().find(|key| self.groups.contains_key(key)), root) {
-            (Some(key), _) => Holder::Group(key),
-            (None, Some(root)) => Holder::Owner(pod.namespace, root),
-            (None, None) => Holder::Pod(uid),
-        };
         let standing = self.standing(pod)?;
         let (family, queue) = match (standing.runai, standing.tensorstack) {
             (Some(queue), _) => (Family::Runai, queue),
             (None, queue) => (Family::Tensorstack, queue?),
         };
-        Some(Occupant { family, queue, holder })
+        Some(Occupant { family, queue, workload: self.counted(pod) })
     }
 
-    pub(super) fn call_next(&mut self, Occupant { family, queue, holder }: Occupant) {
-        if self.is_there(&holder) || !self.wait(family, queue).is_some_and(|wait| wait.on_capacity) {
+    pub(super) fn call_next(&mut self, Occupant { family, queue, workload }: Occupant) {
+        if self.is_there(&workload) || !self.wait(family, queue).is_some_and(|wait| wait.on_capacity) {
             return;
         }
         let waiting = self.paused().filter(|(owner, back, called)| {
@@ -59,18 +64,16 @@ impl Naive {
         let next = waiting.map(|(owner, back, _)| self.returning_of(owner, back));
         if let Some(next) = next.min_by(|one, other| one.order.cmp(&other.order)) {
             // after the first delay, which is one second where none is set
-            self.call(next.uid, next.paused + SECOND, holder);
+            self.call(next.uid, next.paused + SECOND, workload);
         }
     }
 
     /// Has pods, placed or not.
-    pub(super) fn is_there(&self, holder: &Holder) -> bool {
-        match holder {
-            Holder::Group(key) => !self.members(*key).is_empty(),
-            Holder::Owner(namespace, root) => {
-                self.kept().any(|pod| pod.namespace == *namespace && self.root(pod.controller) == Some(*root))
-            }
-            Holder::Pod(uid) => self.records.contains_key(uid),
+    pub(super) fn is_there(&self, workload: &Counted) -> bool {
+        match workload {
+            Counted::Owner(..) => self.kept().any(|pod| self.counted(pod) == *workload),
+            Counted::Group(key) => !self.members(*key).is_empty(),
+            Counted::Pod(uid) => self.records.contains_key(uid),
         }
     }
 }

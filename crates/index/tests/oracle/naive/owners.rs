@@ -2,7 +2,7 @@
 
 use tenure_policy::expiry::Family;
 
-use super::{Naive, capacity::Holder};
+use super::{Naive, capacity::Counted};
 use crate::{
     wire,
     world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, Whose},
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Called {
     /// With the workload that has left.
-    early: Option<(Nanos, Holder)>,
+    early: Option<(Nanos, Counted)>,
 }
 
 impl Called {
@@ -256,7 +256,7 @@ impl Naive {
         }
     }
 
-    pub(super) fn call(&mut self, uid: u32, at: Nanos, left: Holder) {
+    pub(super) fn call(&mut self, uid: u32, at: Nanos, left: Counted) {
         self.returns.get_mut(&uid).expect("it is paused").early = Some((at, left));
     }
 

@@ -11,7 +11,7 @@ use tenure_policy::{
     tree::QueueTree,
 };
 
-use super::{Naive, capacity::Holder};
+use super::{Naive, capacity::Counted};
 use crate::{
     wire,
     world::{MILLI, Nanos, OwnerKind, PodObj, RunaiObj, timestamp},
@@ -53,16 +53,9 @@ impl Naive {
             tally.reports.insert(wire::runai_name(*name), report);
         }
         // of each workload the ends of its floors, as far as it is within them, and when it and its pods started
-        let mut runs: BTreeMap<(String, Holder), (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
+        let mut runs: BTreeMap<(String, Counted), (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
         for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
-            let group = pod.keys().find(|key| self.groups.contains_key(key));
-            let name = self.queue_name(pod);
-            let holder = match (self.root(pod.controller), group) {
-                (Some(root), _) => Holder::Owner(pod.namespace, root),
-                (None, Some(key)) => Holder::Group(key),
-                (None, None) => Holder::Pod(pod.uid),
-            };
-            let run = runs.entry((name, holder)).or_default();
+            let run = runs.entry((self.queue_name(pod), self.counted(pod))).or_default();
             run.0.extend(self.protected_until(pod));
             run.1.extend(self.start(pod).into_iter().chain(pod.scheduled()));
         }
