@@ -218,7 +218,7 @@ impl CeilingIndex {
             objects.moved.pods.insert(uid);
         }
         if let Some(occupant) = occupant {
-            self.call_next(uid, occupant);
+            self.call_next(occupant);
         }
         is_ready_now
     }

@@ -19,7 +19,7 @@ use tenure_types::{
 };
 
 use crate::{
-    gang::{AttainedCounts, GangShape},
+    gang::{AttainedCounts, GangShape, PodProgress, progress},
     requeue::{Backoff, positive},
 };
 
@@ -97,13 +97,13 @@ pub fn took(pod: &Pod) -> Option<SignedDuration> {
     (!took.is_negative()).then_some(took)
 }
 
-/// True if the room of a pod is free for others when the pod ends or is deleted. A failed pod may
-/// be replaced by its controller. The room of a preempted or evicted pod is taken, or its node has
-/// to become empty.
-pub fn leaves_room(pod: &Pod) -> bool {
+/// True if a pod has ended or is being deleted, and its room is free for others. A failed pod may be
+/// replaced by its controller. The room of a preempted or evicted pod is taken, or its node has to
+/// become empty.
+pub fn has_left_room(pod: &Pod) -> bool {
     let is_disrupted = |of: &PodCondition| of.type_ == "DisruptionTarget" && of.status == "True";
     let may_be_replaced = pod.status.phase.as_deref() == Some("Failed") && pod.controller().is_some();
-    !may_be_replaced && !pod.status.conditions.iter().any(is_disrupted)
+    progress(pod) == PodProgress::Gone && !may_be_replaced && !pod.status.conditions.iter().any(is_disrupted)
 }
 
 /// A pod of a workload that is neither finished nor terminating.

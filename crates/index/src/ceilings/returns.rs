@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::HashMap};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::{expiry::Family, ready::leaves_room};
+use tenure_policy::{expiry::Family, ready::has_left_room};
 use tenure_types::projection;
 
 use super::{CeilingIndex, limits};
@@ -89,11 +89,11 @@ impl CeilingIndex {
         self.objects.hand_backs.all().cloned().collect()
     }
 
-    /// Returns the workload of a pod that takes room, before the pod changes. None: the change
-    /// leaves no room that a paused owner may be called back for.
+    /// Returns the workload of a pod that takes room, before the pod leaves. None: the pod runs on,
+    /// whatever else changes, or leaves no room that a paused owner may be called back for.
     pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<QueueOccupant> {
         let Self { objects, reader } = self;
-        if objects.paused.is_empty() || !leaves_room(changed) {
+        if objects.paused.is_empty() || !has_left_room(changed) {
             return None;
         }
         let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none())?;
@@ -111,12 +111,12 @@ impl CeilingIndex {
     }
 
     /// Lets the next owner that waits in a queue come back earlier, if a workload that took room
-    /// there has left. `uid` is that of the pod that has changed.
-    pub(super) fn call_next(&mut self, uid: Uid, (family, queue, workload): QueueOccupant) {
+    /// there has left.
+    pub(super) fn call_next(&mut self, (family, queue, workload): QueueOccupant) {
         let Some(rules) = self.rules(family, &queue).pods_ready.filter(|rules| rules.on_capacity) else {
             return;
         };
-        if self.is_of(uid, &workload) || self.is_there(&workload) {
+        if self.is_there(&workload) {
             return;
         }
         let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
@@ -127,15 +127,6 @@ impl CeilingIndex {
         if let Some((_, uid, at)) = may_come.min() {
             self.objects.paused.call(uid, at, workload);
         }
-    }
-
-    /// True if a pod is known, and below the owner that is a workload. This takes no search: most
-    /// changes of pods leave the pod where it is.
-    fn is_of(&self, uid: Uid, workload: &CountedWorkload) -> bool {
-        let CountedWorkload::Owner(namespace, root) = workload else { return false };
-        self.reader.deadlines.get(uid).is_some_and(|pod| {
-            pod.namespace == *namespace && self.objects.owners.root(pod.controller) == Some(*root)
-        })
     }
 
     /// True if a workload has pods, whether or not they take room. A group is there while any pod

@@ -966,3 +966,13 @@ fn a_workload_that_shares_a_group_with_another_has_left_without_it() {
     events.extend([Event::Pass(5_000), Event::Returns]);
     agrees(&events);
 }
+
+#[test]
+fn a_pod_that_runs_on_under_another_owner_leaves_no_room() {
+    let pod = occupant(4, 6, 0);
+    let elsewhere = PodObj { controller: Some((OwnerKind::Job, 7)), ..pod.clone() };
+    let mut events = waits_for_room();
+    events.extend([Event::Pod(pod.clone()), Event::Pod(elsewhere), Event::Pod(pod)]);
+    events.extend([Event::Pass(5_000), Event::Returns]);
+    agrees(&events);
+}

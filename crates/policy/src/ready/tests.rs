@@ -70,18 +70,18 @@ fn the_time_to_ready_is_from_the_scheduling_and_never_negative() {
 fn room_is_free_that_a_pod_leaves_for_good() {
     let controller =
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
-    let of = |phase: &str, owners: &Value, disrupted: &str| {
+    let of = |phase: &str, deleted: Option<&str>, owners: &Value, disrupted: &str| {
         let conditions = [json!({"type": "DisruptionTarget", "status": disrupted})];
+        let metadata = json!({"deletionTimestamp": deleted, "ownerReferences": owners});
         let status = json!({"phase": phase, "conditions": conditions});
-        leaves_room(
-            &serde_json::from_value(json!({"metadata": {"ownerReferences": owners}, "status": status}))
-                .unwrap(),
-        )
+        has_left_room(&serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap())
     };
-    assert!(of("Succeeded", &controller, "False") && of("Running", &controller, "False"));
-    assert!(of("Failed", &json!([]), "False"), "nothing makes another");
-    assert!(!of("Failed", &controller, "False"), "its controller may make another");
-    assert!(!of("Running", &controller, "True"), "it was preempted or evicted");
+    let deleted = Some("2026-01-01T00:00:00Z");
+    assert!(of("Succeeded", None, &controller, "False") && of("Running", deleted, &controller, "False"));
+    assert!(!of("Running", None, &controller, "False"), "it runs on");
+    assert!(of("Failed", None, &json!([]), "False"), "nothing makes another");
+    assert!(!of("Failed", None, &controller, "False"), "its controller may make another");
+    assert!(!of("Running", deleted, &controller, "True"), "it was preempted or evicted");
 }
 
 /// A pod that was created at 0.

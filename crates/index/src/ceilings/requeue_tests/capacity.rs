@@ -148,6 +148,20 @@ fn pods_of_a_group_that_have_no_owner_leave_as_one() {
 }
 
 #[test]
+fn a_pod_that_runs_on_under_another_owner_or_none_leaves_no_room() {
+    let mut index = on_capacity("Eviction");
+    waiting_since(&mut index, [("a", 0), ("b", 1)]);
+    let mut orphan = pod("one", "job", Is::Ready);
+    orphan.metadata.owner_references = None;
+    for changed in [pod("one", "job", Is::Ready), pod("one", "other", Is::Ready), orphan.clone()] {
+        index.apply_pod(&changed);
+    }
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
+    leaves(&mut index, orphan);
+    assert_eq!(returned(&mut index, at(1_000)), ["a"]);
+}
+
+#[test]
 fn who_was_evicted_for_its_pods_leaves_no_room_that_another_is_called_for() {
     let mut index = on_capacity("Eviction");
     waiting_since(&mut index, [("a", 0), ("evicted", 50)]);

@@ -146,7 +146,7 @@ impl Naive {
         let was_new = self.records.get(&pod.uid).is_some_and(not_yet);
         // the controller of a pod that failed may make it again
         let may_be_replaced = pod.finished && !pod.has_succeeded() && pod.controller.is_some();
-        let occupant = self.occupant(pod.uid).filter(|_| !may_be_replaced);
+        let occupant = self.occupant(pod.uid).filter(|_| !pod.is_live() && !may_be_replaced);
         self.replace_pod(pod.uid, Some(pod.clone()));
         if let Some(occupant) = occupant {
             self.call_next(occupant);
