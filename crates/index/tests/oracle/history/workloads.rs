@@ -201,7 +201,8 @@ impl History {
         owner.priority = random.maybe(60, |random| random.of(&[0, 0, 5]));
     }
 
-    /// A pod that is ready leaves a queue in which some wait that weren't.
+    /// A pod that is ready leaves a queue in which some wait that weren't. Another pod may have its owner, in other
+    /// groups.
     fn vacate(&mut self) {
         let in_queue =
             |pod: &PodObj| pod.is_live() && pod.scheduled.is_some() && pod.runai.is_some_and(|of| of > 0);
@@ -214,6 +215,12 @@ impl History {
             None => self.runai.push((queue, spec.clone())),
         }
         self.watch(Watched::Runai, Event::RunaiQueue(queue, spec));
+        let (namespace, controller) = (self.pods[place].namespace, self.pods[place].controller);
+        let other = (0..self.pods.len()).find(|at| *at != place && self.pods[*at].namespace == namespace);
+        if let Some(other) = other.filter(|_| self.apart.percent(30)) {
+            self.pods[other].controller = controller;
+            self.show_pod(self.pods[other].clone());
+        }
         self.pods[place].ready = Some((true, self.now));
         self.show_pod(self.pods[place].clone());
         for place in 0..self.owners.len() {
@@ -227,6 +234,10 @@ impl History {
                 ..of
             });
             owner.returns = Some(self.now + 60_000);
+            if controller.is_some_and(|(_, uid)| uid == owner.uid) && self.apart.percent(70) {
+                // a workload that was paused for its pods leaves no room
+                continue;
+            }
             self.owners[place] = owner.clone();
             self.show_owner(owner);
         }
