@@ -76,7 +76,7 @@ impl QueueArgs {
         let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
-        let rules = PerFamily::new(|family| view.snapshot.index.rules(family, &name).pods_ready);
+        let rules = PerFamily::new(|family| view.snapshot.index.queue_rules(family, &name).pods_ready);
         let timestamp = |family| rules[family].map(|rules| rules.timestamp).unwrap_or_default();
         let mut answer = QueueOverview::new(name, timestamp, view.rows(now), now);
         let is_empty = answer.tables(!is_given, now).is_empty();

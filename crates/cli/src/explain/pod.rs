@@ -67,7 +67,7 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
         let (_, family) = of.expires?;
         Some((family, of.queue(family)?))
     });
-    let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
+    let rules = ending.map(|(family, queue)| snapshot.index.queue_rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
     let runs_dry = match snapshot.cluster() {
         Some(cluster) => runs_dry(cluster).await,

@@ -75,7 +75,7 @@ impl CeilingIndex {
     /// Returns the rules of a queue for the runs in it. The configured notices and rules for
     /// unready workloads count where no queue on the path to the root sets them. A queue that
     /// doesn't exist has no notices.
-    pub fn rules(&mut self, family: Family, queue: &str) -> NearestFields {
+    pub fn queue_rules(&mut self, family: Family, queue: &str) -> NearestFields {
         let limits = self.objects.limits(family, queue);
         let Ceilings { pods_ready, notice, .. } = &self.reader;
         let nearest = limits.map(|of| of.nearest).unwrap_or_default();
@@ -208,7 +208,7 @@ impl CeilingIndex {
             let (workload, since) = (root.or_else(|| Some(seen.as_ref()?.uid))?, of.began?);
             going_run(&mut self.objects, namespace, workload, since, of)?.more()
         });
-        let rules = self.rules(family, queue);
+        let rules = self.queue_rules(family, queue);
         let notice = rules.notice.unwrap_or_default();
         let missing = &self.reader.missing;
         let known = seen.as_ref().and_then(|of| self.reader.deadlines.get(of.uid));

@@ -41,7 +41,7 @@ pub fn deadlines(
         objects.interner.own.doubt(uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
-    let must_be_ready = rules(objects, pods_ready, &standing).is_some();
+    let must_be_ready = pods_ready_rules(objects, pods_ready, &standing).is_some();
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
@@ -143,7 +143,7 @@ pub fn ready_until(
     standing: &PodStanding,
 ) -> Option<ReadyUntil> {
     let (family, queue) = standing.first_queue()?;
-    let rules = rules(objects, pods_ready, standing)?;
+    let rules = pods_ready_rules(objects, pods_ready, standing)?;
     if rules.count_from == CountFrom::Scheduled {
         pod.started?;
     }
@@ -157,7 +157,7 @@ pub fn ready_until(
 }
 
 /// Returns the rules for a workload that doesn't get ready. None: the workload may take any time.
-fn rules(
+fn pods_ready_rules(
     objects: &mut ClusterObjects,
     pods_ready: Option<PodsReady>,
     standing: &PodStanding,

@@ -348,9 +348,10 @@ fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
         queue(&mut index, "q", leaf.clone());
         index.apply_pod(&pod("a", "job", Is::Ready));
         assert_eq!(due(&mut index), Some(ends), "{leaf}");
-        let found = index.rules(Family::Runai, "q").slice_delay().map(|delay| delay.to_signed().as_secs());
+        let found =
+            index.queue_rules(Family::Runai, "q").slice_delay().map(|delay| delay.to_signed().as_secs());
         assert_eq!(found, delay, "{leaf}");
-        assert_eq!(index.rules(Family::Tensorstack, "q").slice_delay(), None);
+        assert_eq!(index.queue_rules(Family::Tensorstack, "q").slice_delay(), None);
     }
 }
 

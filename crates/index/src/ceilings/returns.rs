@@ -73,7 +73,7 @@ impl CeilingIndex {
         self.objects.paused = paused;
         let due = due.into_iter().map(|paused| (paused, true));
         let with_turn = |(mut paused, is_due): (Paused, bool)| {
-            let rules = self.rules(paused.rules_of(), &paused.queue).pods_ready;
+            let rules = self.queue_rules(paused.rules_of(), &paused.queue).pods_ready;
             let turn = paused.turn(rules.map(|of| of.timestamp).unwrap_or_default());
             // tenants write records, too, which may name any queue
             if self.objects.limits(paused.rules_of(), &paused.queue).is_none() {
@@ -113,7 +113,8 @@ impl CeilingIndex {
     /// Lets the next owner that waits in a queue come back earlier, if a workload that took room
     /// there has left.
     pub(super) fn call_next(&mut self, (family, queue, workload): QueueOccupant) {
-        let Some(rules) = self.rules(family, &queue).pods_ready.filter(|rules| rules.on_capacity) else {
+        let Some(rules) = self.queue_rules(family, &queue).pods_ready.filter(|rules| rules.on_capacity)
+        else {
             return;
         };
         if self.is_there(&workload) {

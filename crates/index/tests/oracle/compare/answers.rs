@@ -140,13 +140,13 @@ impl Pair {
         let Self { index, model, .. } = self;
         for name in (0..5).chain([9]) {
             let runai = wire::runai_name(name);
-            let rules = index.rules(Family::Runai, &runai);
+            let rules = index.queue_rules(Family::Runai, &runai);
             same("pods_ready", &rules.pods_ready, &model.wait(Family::Runai, name).map(wire::pods_ready))?;
             let delay = rules.slice_delay().map(|delay| i128::from(delay.as_nanos()));
             let expected = model.runai_limits(name).and_then(|limits| limits.slice_delay).map(i128::from);
             same("slice_delay", &delay, &expected)?;
         }
-        let of_all = index.rules(Family::Tensorstack, "default").pods_ready;
+        let of_all = index.queue_rules(Family::Tensorstack, "default").pods_ready;
         same(
             "pods_ready of tensorstack",
             &of_all,
