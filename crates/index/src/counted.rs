@@ -1,4 +1,4 @@
-//! The workload of a pod, as users count workloads.
+//! The workload of a pod, as users count workloads. A pod that claims an exemption counts in none.
 //!
 //! The index asks four questions about the pods that a pod belongs to. Each has an answer of its own,
 //! in one place:

@@ -96,7 +96,7 @@ impl CeilingIndex {
         if objects.paused.is_empty() || !has_left_room(changed) {
             return None;
         }
-        let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none())?;
+        let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none() && !pod.claims_exemption)?;
         pod.started?;
         let group = objects.gangs.workload(objects.gangs.memberships(uid)).map(|(group, _)| group.key);
         let workload = CountedWorkload::of(&objects.owners, group, uid, pod);

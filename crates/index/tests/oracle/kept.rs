@@ -976,3 +976,11 @@ fn a_pod_that_runs_on_under_another_owner_leaves_no_room() {
     events.extend([Event::Pass(5_000), Event::Returns]);
     agrees(&events);
 }
+
+#[test]
+fn a_pod_that_names_a_daemon_set_leaves_no_room() {
+    let pod = PodObj { controller: Some((OwnerKind::DaemonSet, 6)), ..occupant(4, 6, 0) };
+    let mut events = waits_for_room();
+    events.extend([Event::Pod(pod.clone()), left(&pod), Event::Pass(5_000), Event::Returns]);
+    agrees(&events);
+}

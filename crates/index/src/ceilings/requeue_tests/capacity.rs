@@ -162,6 +162,19 @@ fn a_pod_that_runs_on_under_another_owner_or_none_leaves_no_room() {
 }
 
 #[test]
+fn a_pod_of_a_daemon_set_is_no_workload_that_leaves_room() {
+    let mut index = on_capacity("Eviction");
+    waiting_since(&mut index, [("a", 0)]);
+    let mut pod = pod("one", "daemons", Is::Ready);
+    for owner in pod.metadata.owner_references.iter_mut().flatten() {
+        (owner.api_version, owner.kind) = ("apps/v1".into(), "DaemonSet".into());
+    }
+    index.apply_pod(&pod);
+    leaves(&mut index, pod);
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
+}
+
+#[test]
 fn who_was_evicted_for_its_pods_leaves_no_room_that_another_is_called_for() {
     let mut index = on_capacity("Eviction");
     waiting_since(&mut index, [("a", 0), ("evicted", 50)]);

@@ -35,7 +35,10 @@ impl Naive {
     /// The workload of a pod that takes room, and isn't one that others have no use for the room of.
     pub(super) fn occupant(&self, uid: u32) -> Option<Occupant> {
         let record = self.records.get(&uid)?;
-        let pod = self.pods.get(&uid).filter(|pod| pod.scheduled.is_some() && !record.is_unready())?;
+        let pod = self.workload_pods().find(|pod| pod.uid == uid)?;
+        if pod.scheduled.is_none() || record.is_unready() {
+            return None;
+        }
         let root = self.root(pod.controller);
         let record = root.filter(|root| self.bears(*root)).and_then(|root| self.owners.get(&root)?.record);
         if record.is_some_and(|record| record.unready && !record.deactivated) {

@@ -99,7 +99,7 @@ impl Naive {
     }
 
     /// All but those that say that a DaemonSet controls them.
-    fn workload_pods(&self) -> impl Iterator<Item = &PodObj> {
+    pub(super) fn workload_pods(&self) -> impl Iterator<Item = &PodObj> {
         self.kept().filter(|pod| !matches!(pod.controller, Some((OwnerKind::DaemonSet, _))))
     }
 
