@@ -93,8 +93,8 @@ async fn await_policies(world: &World) -> Result<()> {
 
 /// With the webhook, and while it is down.
 async fn in_both(test: impl AsyncFn(&'static World)) {
-    let (up, down) = join!(up(), down());
-    join!(test(up), test(down));
+    let (up, down) = join!(Box::pin(up()), Box::pin(down()));
+    join!(Box::pin(test(up)), Box::pin(test(down)));
 }
 
 fn queue(name: &str, spec: &Value) -> Value {

@@ -321,9 +321,9 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     let path =
         format!("/spec/versions/{number}/schema/openAPIV3Schema/properties/status/properties/workloads");
     let change = async |operation: Value| {
-        let patch = json!([operation]).to_string();
-        let patch = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &patch];
-        world.cluster.kubectl(&patch).await.unwrap().success().unwrap();
+        let operations = json!([operation]).to_string();
+        let arguments = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &operations];
+        world.cluster.kubectl(&arguments).await.unwrap().success().unwrap();
     };
     change(json!({"op": "remove", "path": path})).await;
     let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));

@@ -938,7 +938,7 @@ fn waits_for_room() -> Vec<Event> {
 fn occupant(uid: u32, job: u32, group: u8) -> PodObj {
     let (controller, groups) = (Some((OwnerKind::Job, job)), [Some(group), None, None, None, None]);
     let (runai, scheduled, ready) = (Some(1), Some(0), Some((true, 1_000)));
-    PodObj { uid, runai, scheduled, ready, controller, groups, ..PodObj::default() }
+    PodObj { uid, scheduled, ready, runai, groups, controller, ..PodObj::default() }
 }
 
 fn left(pod: &PodObj) -> Event {

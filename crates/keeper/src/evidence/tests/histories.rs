@@ -6,6 +6,7 @@ use std::{
     ops::Range,
 };
 
+use tenure_index::Uid;
 use tenure_policy::config::Config;
 use tenure_service::clock::ServerClock;
 use tokio::time::Instant;
