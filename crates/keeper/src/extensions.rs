@@ -235,7 +235,7 @@ impl ExtensionController {
         json_patch::merge(&mut fields, &json!({"conditions": status.get("conditions")}));
         self.limit.until_ready().await;
         match self.handles.objects.extension_status(extension, &fields).await {
-            Err(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading) => Ok(None),
+            Err(error) if error.is_overtaken() => Ok(None),
             written => Ok(Some(written?)),
         }
     }

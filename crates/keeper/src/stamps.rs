@@ -165,7 +165,7 @@ impl Stamps {
                     None => lease.done(),
                 }
             }
-            Err(StampError::Api(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading)) => {
+            Err(StampError::Api(error)) if error.is_overtaken() => {
                 self.count(stamping, StampResult::Stale);
                 debug!(%namespace, group, "Changed or gone before it was stamped");
                 lease.until_added(STALE);

@@ -148,6 +148,12 @@ impl ApiError {
         }
     }
 
+    /// True if the object is gone or was changed since it was read, or this process doesn't lead. The
+    /// watches will show what is left to do, so that is no failure.
+    pub const fn is_overtaken(&self) -> bool {
+        matches!(self, Self::NotFound | Self::Stale(_) | Self::NotLeading)
+    }
+
     /// True if the API server, an admission webhook or a policy has refused the call: then nothing
     /// was done.
     pub const fn is_refusal(&self) -> bool {
