@@ -26,7 +26,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, WorkLoop, WorkQueue},
+    work::{Lease, WorkLimits, WorkQueue},
 };
 use tenure_types::{keys, wait::Wait};
 use tokio::time::sleep;
@@ -39,6 +39,7 @@ use crate::{
     handles::Handles,
     limit::WriteLimit,
     object_work::ObjectWork,
+    poller::Poller,
 };
 
 /// The time between two checks for pods that lack their evidence.
@@ -60,23 +61,20 @@ pub struct EvidenceWriter {
 }
 
 impl EvidenceWriter {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Looks for such pods every two seconds whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
-    }
-
-    /// Looks for such pods every two seconds until `shutdown`.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
         let work =
             |pod: MissingEvidence| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
-        let fill = || queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(work));
+        let fill = |queue: &WorkQueue<_>| {
+            let missing = self.handles.cluster.with(CeilingIndex::missing_evidence);
+            queue.replace(missing.into_iter().map(work));
+        };
         let note = async |lease: Lease<ObjectWork<MissingEvidence>>| match self.note(&lease).await {
             Some(after) => lease.again(after),
             None => lease.failed_with(self.retry_full),
         };
-        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(fill, async || sleep(POLL_INTERVAL).await, note).await;
+        poller.run(fill, async || sleep(POLL_INTERVAL).await, note, || {}).await;
     }
 
     /// Annotates a pod, and returns the time until the next try. None: the pod has no room for the

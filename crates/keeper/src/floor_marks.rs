@@ -12,9 +12,8 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Spread, WorkLimits, WorkLoop, WorkQueue},
+    work::{Lease, WorkQueue},
 };
-use tenure_types::wait::Wait;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -24,14 +23,11 @@ use crate::{
     handles::Handles,
     limit::WriteLimit,
     object_work::ObjectWork,
+    poller::Poller,
 };
 
 /// The time between two checks for pods, and the least time between two writes of one pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The waits after failures in a namespace. While an admission webhook is down, no pod of a
-/// namespace can be written.
-const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
 
 /// The controller of marks.
 pub struct FloorMarks {
@@ -41,19 +37,13 @@ pub struct FloorMarks {
 }
 
 impl FloorMarks {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Looks for pods whose marks are to change whenever this keeper leads, until `shutdown`. While
+    /// marks are turned off and no pod has any, waits for another configuration.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
-    }
-
-    /// Looks for pods whose marks are to change, until `shutdown`. While marks are turned off and
-    /// no pod has any, waits for another configuration.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let Handles { cluster, config, gate, .. } = &*self.handles;
-        let queue =
-            WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: Poller::limits_by_namespace() };
+        let Handles { cluster, config, .. } = &*self.handles;
         let (mut changes, is_idle) = (config.clone(), Cell::new(false));
-        let fill = || {
+        let fill = |queue: &WorkQueue<_>| {
             let config = config.get();
             let floors = config.floor_on_pods.then_some(&config.floors);
             let stale = cluster.with(|index| index.stale_marks(floors, self.handles.now()));
@@ -69,8 +59,7 @@ impl FloorMarks {
                 sleep(POLL_INTERVAL).await;
             }
         };
-        let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(fill, more, async |lease| self.mark(lease).await).await;
+        poller.run(fill, more, async |lease| self.mark(lease).await, || {}).await;
     }
 
     /// Changes the marks of one pod, and logs a failure: as a warning only the first of a

@@ -16,7 +16,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, WorkLoop, WorkQueue},
+    work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::{
     action::ConflictRetries, api::refer, handles::Handles, limit::WriteLimit, object_work::ObjectWork,
+    poller::Poller,
 };
 
 /// The least time between two checks for notes: a busy cluster changes all the time.
@@ -40,26 +41,23 @@ pub struct HandBackController {
 }
 
 impl HandBackController {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Looks for owners with a note after changes of the index whenever this keeper leads, until
+    /// `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
-    }
-
-    /// Looks for owners with a note after changes of the index, until `shutdown`.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let Handles { cluster, gate, .. } = &*self.handles;
-        let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
+        let (cluster, mut changes) = (&self.handles.cluster, self.handles.cluster.changes());
         let work = |owner: OwedHandBack| {
             let (uid, namespace) = (Uid::of(&owner.uid), owner.namespace.to_string());
             ObjectWork { uid, namespace, of: owner }
         };
-        let fill = || queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(work));
+        let fill = |queue: &WorkQueue<_>| {
+            queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(work));
+        };
         let more = async || {
             sleep(POLL_INTERVAL).await;
             changes.next().await;
         };
-        let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(fill, more, async |lease| self.handle(lease).await).await;
+        poller.run(fill, more, async |lease| self.handle(lease).await, || {}).await;
     }
 
     /// Hands the fields of one owner back, and logs the result.

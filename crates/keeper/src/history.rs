@@ -18,13 +18,16 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, WorkLoop, WorkQueue},
+    work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, object_work::ObjectWork};
+use crate::{
+    api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, object_work::ObjectWork,
+    poller::Poller,
+};
 
 /// The time between two checks for surplus Jobs.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -42,25 +45,19 @@ pub struct PausedHistory {
 }
 
 impl PausedHistory {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Looks for surplus Jobs every two seconds whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
-    }
-
-    /// Looks for surplus Jobs every two seconds until `shutdown`.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let queue = WorkQueue::default();
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
         let work = |job: Paused| {
             let (uid, namespace) = (Uid::of(&job.uid), job.namespace.to_string());
             ObjectWork { uid, namespace, of: job }
         };
-        let fill = || queue.replace(self.surplus().into_iter().map(work));
+        let fill = |queue: &WorkQueue<_>| queue.replace(self.surplus().into_iter().map(work));
         let delete = async |lease: Lease<ObjectWork<Paused>>| {
             let after = self.delete(&lease).await;
             lease.again(after);
         };
-        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(fill, async || sleep(POLL_INTERVAL).await, delete).await;
+        poller.run(fill, async || sleep(POLL_INTERVAL).await, delete, || {}).await;
     }
 
     /// Returns the paused Jobs that must be deleted now. Empty if the configuration keeps all, or

@@ -25,6 +25,7 @@ mod object_work;
 mod outbox;
 mod owner_watches;
 mod pod_notices;
+mod poller;
 mod queues;
 mod returns;
 mod run;

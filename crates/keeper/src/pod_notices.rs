@@ -15,14 +15,14 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Spread, Work, WorkLimits, WorkLoop, WorkQueue},
+    work::{Lease, Work, WorkQueue},
 };
-use tenure_types::{keys, wait::Wait};
+use tenure_types::keys;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{api::refer, handles::Handles};
+use crate::{api::refer, handles::Handles, poller::Poller};
 
 pub use notified::NotifiedWorkloads;
 use notified::PodToShow;
@@ -32,10 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The shortest time between two checks: many ends are announced at the same time.
 const CROWD: Duration = Duration::from_millis(500);
-
-/// The waits after failures in a namespace. While an admission webhook is down, no pod of a
-/// namespace can be written.
-const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
 
 /// The controller of notices on pods. Its writes share the limit of `Handles::announcements`.
 pub struct PodNotices {
@@ -73,23 +69,18 @@ enum ShowResult {
 }
 
 impl PodNotices {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Looks for pods that don't show the end whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || self.handles.notified_workloads.clear())
-            .await;
-    }
-
-    /// Looks for pods that don't show the end, until `shutdown`.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let queue =
-            WorkQueue::new(WorkLimits { retry: RETRY, spread: Spread::Namespace, ..WorkLimits::default() });
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: Poller::limits_by_namespace() };
+        let workloads = &self.handles.notified_workloads;
         let more = async || {
             sleep(CROWD).await;
             // an error means that no end was announced
-            let _ = timeout(POLL_INTERVAL, self.handles.notified_workloads.changed.notified()).await;
+            let _ = timeout(POLL_INTERVAL, workloads.changed.notified()).await;
         };
-        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(|| self.fill(&queue), more, async |lease| self.handle(lease).await).await;
+        poller
+            .run(|queue| self.fill(queue), more, async |lease| self.handle(lease).await, || workloads.clear())
+            .await;
     }
 
     /// Replaces the work by the pods that may not show the end. Forgets all if the configuration no

@@ -12,13 +12,13 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, WorkLoop, WorkQueue},
+    work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::refer, handles::Handles, limit::WriteLimit, object_work::ObjectWork};
+use crate::{api::refer, handles::Handles, limit::WriteLimit, object_work::ObjectWork, poller::Poller};
 
 /// The time between two checks, and between two tries for a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -31,15 +31,10 @@ pub struct Terminations {
 }
 
 impl Terminations {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Looks for such pods every five seconds whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
-    }
-
-    /// Looks for such pods every five seconds until `shutdown`.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let queue = WorkQueue::default();
-        let fill = || {
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
+        let fill = |queue: &WorkQueue<_>| {
             let (now, longest) = (self.handles.now(), self.handles.longest_termination);
             let overlong = self.handles.cluster.with(|index| index.overlong(now, longest));
             let work = |pod: Overlong| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
@@ -50,8 +45,7 @@ impl Terminations {
             // the index doesn't name a shortened pod any more by then
             lease.again(POLL_INTERVAL);
         };
-        let run = WorkLoop { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(fill, async || sleep(POLL_INTERVAL).await, shorten).await;
+        poller.run(fill, async || sleep(POLL_INTERVAL).await, shorten, || {}).await;
     }
 
     /// Shortens the grace period of one pod, and logs the result.

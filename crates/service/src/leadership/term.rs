@@ -71,7 +71,7 @@ impl Leadership {
     /// `shutdown`. When the lead is lost, the running work is dropped, and `lost` cleans up after
     /// it. With the next term the work begins again. During a term the work itself must heed
     /// `shutdown`.
-    pub async fn work(&self, shutdown: &CancellationToken, work: impl AsyncFn(), lost: impl Fn()) {
+    pub async fn work(&self, shutdown: &CancellationToken, mut work: impl AsyncFnMut(), lost: impl Fn()) {
         loop {
             select! {
                 () = self.acquired() => {}
