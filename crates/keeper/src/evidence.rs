@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tenure_index::{CeilingIndex, MissingEvidence};
+use tenure_index::{CeilingIndex, MissingEvidence, Uid};
 use tenure_policy::{
     climb::{self, Action, Climb},
     expiry::claimed,
@@ -25,7 +25,6 @@ use tenure_policy::{
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
-    log::with_causes,
     work::{Lease, WorkLimits, WorkQueue},
 };
 use tenure_types::{keys, wait::Wait};
@@ -70,16 +69,12 @@ impl EvidenceWriter {
             let missing = self.handles.cluster.with(CeilingIndex::missing_evidence);
             queue.replace(missing.into_iter().map(work));
         };
-        let note = async |lease: Lease<ObjectWork<MissingEvidence>>| match self.note(&lease).await {
-            Some(after) => lease.again(after),
-            None => lease.failed_with(self.retry_full),
-        };
-        poller.run(fill, async || sleep(POLL_INTERVAL).await, note, || {}).await;
+        let more = async || sleep(POLL_INTERVAL).await;
+        poller.run(fill, more, async |lease| self.note(lease).await, || {}).await;
     }
 
-    /// Annotates a pod, and returns the time until the next try. None: the pod has no room for the
-    /// annotation. If the write has worked, the index won't name the pod any more.
-    async fn note(&self, lease: &Lease<ObjectWork<MissingEvidence>>) -> Option<Duration> {
+    /// Annotates a pod. If the write has worked, the index won't name the pod any more.
+    async fn note(&self, lease: Lease<ObjectWork<MissingEvidence>>) {
         let MissingEvidence { uid, namespace, name, evidence, bounds_run } = &lease.work.of;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
@@ -87,39 +82,29 @@ impl EvidenceWriter {
         let patch =
             json!({"metadata": {"uid": pod.uid, "annotations": {keys::EVIDENCE_ANNOTATION: evidence}}});
         if !self.handles.gate.is_open() {
-            return Some(POLL_INTERVAL);
+            return lease.again(POLL_INTERVAL);
         }
-        match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
-            Ok(_) => {
-                info!(%namespace, pod = %name, %evidence, "Noted on a pod what ends its run");
-                Some(POLL_INTERVAL)
-            }
-            Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
-                debug!(%namespace, pod = %name, error = with_causes(&error), "Not noted");
-                Some(POLL_INTERVAL)
-            }
-            Err(api_error) => {
-                if api_error.is_open() {
-                    lease.degrade();
+        let result = lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await;
+        let Err(api_error) = result else {
+            info!(%namespace, pod = %name, %evidence, "Noted on a pod what ends its run");
+            return lease.again(POLL_INTERVAL);
+        };
+        let Some(error) = lease.failure(&api_error) else { return lease.again(POLL_INTERVAL) };
+        let has_no_room = *bounds_run && matches!(api_error, ApiError::TooLarge(_));
+        if has_no_room && lease.watch(Box::pin(self.is_exempt(&lease))).await {
+            debug!(%namespace, pod = %name, error, "Not noted: no ceiling applies");
+            return lease.again(RETRY);
+        }
+        warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
+        match api_error {
+            _ if has_no_room => {
+                if lease.failures >= u32::from(TRIES) {
+                    Box::pin(self.delete(&lease, &pod)).await;
                 }
-                let error = with_causes(&api_error);
-                let has_no_room = *bounds_run && matches!(api_error, ApiError::TooLarge(_));
-                if has_no_room && lease.watch(Box::pin(self.is_exempt(lease))).await {
-                    debug!(%namespace, pod = %name, error, "Not noted: no ceiling applies");
-                    return Some(RETRY);
-                }
-                warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
-                match api_error {
-                    _ if has_no_room => {
-                        if lease.failures >= u32::from(TRIES) {
-                            Box::pin(self.delete(lease, &pod)).await;
-                        }
-                        None
-                    }
-                    ApiError::TooLarge(_) | ApiError::Refused(_) => Some(RETRY_REFUSED),
-                    _ => Some(RETRY),
-                }
+                lease.failed_with(self.retry_full);
             }
+            ApiError::TooLarge(_) | ApiError::Refused(_) => lease.again(RETRY_REFUSED),
+            _ => lease.again(RETRY),
         }
     }
 
@@ -148,11 +133,8 @@ impl EvidenceWriter {
                 self.handles.events.extend([EventRecord::new(&object, reason, DELETING, note, now)]);
             }
             Ok(false) => {}
-            Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
-                debug!(%namespace, pod = %name, error = with_causes(&error), "Not deleted");
-            }
             Err(error) => {
-                let error = with_causes(&error);
+                let Some(error) = lease.failure(&error) else { return };
                 error!(%namespace, pod = %name, error, "Failed to delete a pod that has no room for a note of what ends its run: will try again");
             }
         }

@@ -11,7 +11,6 @@ use tenure_policy::{marks, pause::OwnerObject};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
-    log::with_causes,
     work::{Lease, WorkQueue},
 };
 use tokio::time::sleep;
@@ -66,21 +65,14 @@ impl FloorMarks {
     /// namespace.
     async fn mark(&self, lease: Lease<ObjectWork<StaleMarks>>) {
         let StaleMarks { namespace, name, .. } = &lease.work.of;
-        match self.try_to_mark(&lease).await {
-            Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading) => {
-                lease.again(POLL_INTERVAL);
-            }
-            Err(error) => {
-                lease.degrade();
-                let error = with_causes(&error);
-                if lease.failing_since().is_none() {
-                    warn!(%namespace, pod = %name, error, "Failed to write a pod's annotations for autoscalers: will try again");
-                } else {
-                    debug!(%namespace, pod = %name, error, "Failed again to write a pod's annotations for autoscalers");
-                }
-                lease.failed();
-            }
+        let failure = self.try_to_mark(&lease).await.err().and_then(|error| lease.failure(&error));
+        let Some(error) = failure else { return lease.again(POLL_INTERVAL) };
+        if lease.failing_since().is_none() {
+            warn!(%namespace, pod = %name, error, "Failed to write a pod's annotations for autoscalers: will try again");
+        } else {
+            debug!(%namespace, pod = %name, error, "Failed again to write a pod's annotations for autoscalers");
         }
+        lease.failed();
     }
 
     /// Changes the marks of a pod. Does nothing if another pod has its name, if the marks are right

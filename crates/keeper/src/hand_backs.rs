@@ -15,7 +15,6 @@ use tenure_policy::{
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
-    log::with_causes,
     work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
@@ -76,11 +75,16 @@ impl HandBackController {
         let owner = describe(&owner);
         match result {
             Ok(true) => info!(%namespace, owner, "Handed fields back to their field managers"),
-            Ok(false) | Err(ApiError::NotFound | ApiError::NotLeading) => {}
+            Ok(false) => {}
             Err(error) => {
-                let error = with_causes(&error);
-                warn!(%namespace, owner, error, "Failed to hand fields back to their managers: will try again");
-                return lease.failed();
+                let failure = lease.failure(&error);
+                if let Some(error) = &failure {
+                    warn!(%namespace, owner, error, "Failed to hand fields back to their managers: will try again");
+                }
+                // an owner that changes all the time must not use up the limit of writes
+                if failure.is_some() || matches!(error, ApiError::Stale(_)) {
+                    return lease.failed();
+                }
             }
         }
         lease.again(RETRY);

@@ -17,12 +17,11 @@ use tenure_policy::{
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
-    log::with_causes,
     work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::{
     api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, object_work::ObjectWork,
@@ -53,11 +52,8 @@ impl PausedHistory {
             ObjectWork { uid, namespace, of: job }
         };
         let fill = |queue: &WorkQueue<_>| queue.replace(self.surplus().into_iter().map(work));
-        let delete = async |lease: Lease<ObjectWork<Paused>>| {
-            let after = self.delete(&lease).await;
-            lease.again(after);
-        };
-        poller.run(fill, async || sleep(POLL_INTERVAL).await, delete, || {}).await;
+        let more = async || sleep(POLL_INTERVAL).await;
+        poller.run(fill, more, async |lease| self.delete(lease).await, || {}).await;
     }
 
     /// Returns the paused Jobs that must be deleted now. Empty if the configuration keeps all, or
@@ -71,11 +67,11 @@ impl PausedHistory {
         surplus
     }
 
-    /// Deletes a Job, and returns the time until the next try. If the deletion has worked, the
-    /// index won't name the Job any more.
-    async fn delete(&self, lease: &Lease<ObjectWork<Paused>>) -> Duration {
+    /// Deletes a Job, and logs the result. If the deletion has worked, the index won't name the Job
+    /// any more.
+    async fn delete(&self, lease: Lease<ObjectWork<Paused>>) {
         let Paused { namespace, name, .. } = &lease.work.of;
-        match self.try_to_delete(lease).await {
+        match self.try_to_delete(&lease).await {
             Ok(Some((cron_job, job))) => {
                 let most = self.handles.config.get().paused_history_limit.unwrap_or_default();
                 info!(%namespace, job = %name, cron_job = %cron_job.name, most, "Deleted a paused Job: its CronJob has more than pausedHistoryLimit");
@@ -83,22 +79,16 @@ impl PausedHistory {
                 let (reason, note) = (EventReason::PausedJobDeleted, pause::job_deleted(&job, most));
                 let event = EventRecord::new(&object, reason, "Deleting", note, self.handles.now());
                 self.handles.events.extend([event]);
-                POLL_INTERVAL
             }
-            Ok(None) => POLL_INTERVAL,
-            Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
-                debug!(%namespace, job = %name, error = with_causes(&error), "Not deleted");
-                POLL_INTERVAL
-            }
+            Ok(None) => {}
             Err(error) => {
-                if error.is_open() {
-                    lease.degrade();
+                if let Some(error) = lease.failure(&error) {
+                    warn!(%namespace, job = %name, error, "Failed to delete a paused Job: will try again");
+                    return lease.again(RETRY);
                 }
-                let error = with_causes(&error);
-                warn!(%namespace, job = %name, error, "Failed to delete a paused Job: will try again");
-                RETRY
             }
         }
+        lease.again(POLL_INTERVAL);
     }
 
     /// Deletes a Job in the version that was just read, and returns its `CronJob` and the Job.

@@ -63,8 +63,7 @@ enum ShowResult {
     Done,
     /// The pod is gone, or terminates.
     Gone,
-    /// The pod was changed at the same time, or is to show another end by now, or the watches
-    /// aren't fresh.
+    /// The pod is to show another end by now, or the watches aren't fresh.
     Again,
 }
 
@@ -103,14 +102,13 @@ impl PodNotices {
                 self.handles.notified_workloads.shown(&lease.work);
                 lease.done();
             }
-            Ok(ShowResult::Gone) => {
+            Ok(ShowResult::Gone) | Err(ApiError::NotFound) => {
                 self.handles.notified_workloads.gone(&lease.work);
                 lease.done();
             }
-            Ok(ShowResult::Again) | Err(ApiError::NotLeading) => lease.again(POLL_INTERVAL),
+            Ok(ShowResult::Again) => lease.again(POLL_INTERVAL),
             Err(error) => {
-                lease.degrade();
-                let error = with_causes(&error);
+                let Some(error) = lease.failure(&error) else { return lease.again(POLL_INTERVAL) };
                 if lease.failing_since().is_none() {
                     warn!(%namespace, error, "Failed to note the end of runs on pods of a namespace: will try again");
                 } else {
@@ -121,15 +119,12 @@ impl PodNotices {
         }
     }
 
-    /// Reads a pod, and annotates it if it shows another end. Fails only if the API server doesn't
-    /// decide, or this keeper doesn't lead.
+    /// Reads a pod, and annotates it if it shows another end. A write that the API server refuses is
+    /// no error.
     async fn show(&self, lease: &Lease<PodToShow>) -> Result<ShowResult, ApiError> {
         let PodToShow { uid, namespace, name, end, .. } = &*lease.work;
         let pod = refer("v1", "Pod", name, &uid.text());
-        let found = match lease.watch(self.handles.objects.get(namespace, &pod)).await {
-            Err(ApiError::NotFound) => return Ok(ShowResult::Gone),
-            found => found?,
-        };
+        let found = lease.watch(self.handles.objects.get(namespace, &pod)).await?;
         let metadata = &found.metadata;
         if metadata.uid.as_deref().map(Uid::of) != Some(*uid) || metadata.deletion_timestamp.is_some() {
             return Ok(ShowResult::Gone);
@@ -145,9 +140,7 @@ impl PodNotices {
         }
         match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => Ok(ShowResult::Done),
-            Err(ApiError::NotFound) => Ok(ShowResult::Gone),
-            Err(ApiError::Stale(_)) => Ok(ShowResult::Again),
-            Err(error) if error.is_open() || matches!(error, ApiError::NotLeading) => Err(error),
+            Err(error) if error.is_open() || error.is_overtaken() => Err(error),
             Err(error) => {
                 let error = with_causes(&error);
                 warn!(%namespace, pod = %name, error, "Not allowed to note the end of its run on a pod");

@@ -11,7 +11,6 @@ use tenure_index::{Overlong, Uid};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
-    log::with_causes,
     work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
@@ -40,35 +39,28 @@ impl Terminations {
             let work = |pod: Overlong| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
             queue.replace(overlong.into_iter().map(work));
         };
-        let shorten = async |lease: Lease<ObjectWork<Overlong>>| {
-            self.shorten(&lease).await;
-            // the index doesn't name a shortened pod any more by then
-            lease.again(POLL_INTERVAL);
-        };
-        poller.run(fill, async || sleep(POLL_INTERVAL).await, shorten, || {}).await;
+        let more = async || sleep(POLL_INTERVAL).await;
+        poller.run(fill, more, async |lease| self.shorten(lease).await, || {}).await;
     }
 
     /// Shortens the grace period of one pod, and logs the result.
-    async fn shorten(&self, lease: &Lease<ObjectWork<Overlong>>) {
+    async fn shorten(&self, lease: Lease<ObjectWork<Overlong>>) {
         let Overlong { namespace, name, .. } = &lease.work.of;
-        match self.try_to_shorten(lease).await {
+        match self.try_to_shorten(&lease).await {
             Ok(Some(Overlong { left, allowed, .. })) => {
                 self.handles.metrics.shortened.inc();
                 let (left, allowed) = (left.as_secs(), allowed.as_secs());
                 info!(%namespace, pod = %name, left, allowed, "Shortened the grace period of a pod past its ceiling");
             }
             Ok(None) => debug!(%namespace, pod = %name, "May not be shortened any more"),
-            Err(error @ (ApiError::NotFound | ApiError::Stale(_))) => {
-                debug!(%namespace, pod = %name, error = with_causes(&error), "Has ended by itself");
-            }
             Err(error) => {
-                if error.is_open() {
-                    lease.degrade();
+                if let Some(error) = lease.failure(&error) {
+                    warn!(%namespace, pod = %name, error, "Failed to shorten the grace period: will try again");
                 }
-                let error = with_causes(&error);
-                warn!(%namespace, pod = %name, error, "Failed to shorten the grace period: will try again");
             }
         }
+        // the index doesn't name a shortened pod any more by then
+        lease.again(POLL_INTERVAL);
     }
 
     /// Deletes a pod again with the grace period that is allowed, and returns the pod. None: right

@@ -5,11 +5,13 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use tenure_types::wait::Wait;
 use tokio::time::{Instant, sleep};
+use tracing::debug;
 
 use super::{
     Work, WorkQueue,
     state::{End, TakenWork},
 };
+use crate::{call::ApiError, log::with_causes};
 
 /// Work that was taken from a queue by [`WorkQueue::take`]. Dropping the lease without naming an
 /// end makes the work due again at once, and counts neither as success nor as failure.
@@ -56,6 +58,22 @@ impl<W: Work> Lease<W> {
         state.leave(self.line.lock().take());
         drop(state);
         self.queue.0.changed.notify_one();
+    }
+
+    /// Judges the error of a call, the same for all controllers. Returns its text for the log. None:
+    /// the error is no failure, because the call was [overtaken](ApiError::is_overtaken). If the API
+    /// server hasn't decided, [degrades](Self::degrade) the namespace.
+    pub fn failure(&self, error: &ApiError) -> Option<String> {
+        let text = with_causes(error);
+        if error.is_overtaken() {
+            let (namespace, key) = (self.work.namespace(), self.work.key());
+            debug!(namespace, ?key, error = text, "The object is gone or changed, or the lead is lost");
+            return None;
+        }
+        if error.is_open() {
+            self.degrade();
+        }
+        Some(text)
     }
 
     /// Returns the time of the first failure in the namespace since a call succeeded there. None:

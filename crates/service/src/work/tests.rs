@@ -9,6 +9,7 @@ use tokio::time::advance;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::call::ApiError;
 
 /// The time after a slow call in which a namespace is degraded.
 const DEGRADED_FOR: Duration = Duration::from_mins(1);
@@ -334,6 +335,29 @@ async fn a_dropped_lease_gives_the_work_back_and_an_empty_queue_is_forgotten() {
     assert_eq!(queue.clear().len(), 0, "all is in flight");
     drop(held);
     assert_eq!((queue.waiting(), queue.in_flight(), queue.take().is_none()), (0, 0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_is_no_failure_and_only_an_open_call_degrades_its_namespace() {
+    let text = String::new;
+    for (error, is_failure, degrades) in [
+        (ApiError::NotFound, false, false),
+        (ApiError::Stale(text()), false, false),
+        (ApiError::NotLeading, false, false),
+        (ApiError::Forbidden(text()), true, false),
+        (ApiError::Refused(text()), true, false),
+        (ApiError::TooLarge(text()), true, false),
+        (ApiError::UnknownField(text()), true, false),
+        (ApiError::AlreadyExists(text()), true, false),
+        (ApiError::Owned(Vec::new()), true, false),
+        (ApiError::from(kube::Error::Service("no".into())), true, true),
+        (ApiError::Timeout, true, true),
+    ] {
+        let queue = queue([call(0, "a")]);
+        let lease = queue.take().unwrap();
+        assert_eq!(lease.failure(&error).is_some(), is_failure, "{error}");
+        assert_eq!(queue.is_degraded_or_failing("a"), degrades, "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
