@@ -18,14 +18,17 @@ use tenure_policy::{
 use tenure_service::{
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Work, WorkLoop, WorkQueue},
+    work::{Lease, Work, WorkLimits, WorkQueue},
 };
 use tenure_types::{journal::JournalAct, wait::Wait};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
-use crate::{action::events_of, api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
+use crate::{
+    action::events_of, api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, poller::Poller,
+    sleep,
+};
 use attempt::{Attempt, ReturnReport, is_refusal};
 
 /// The least time between two checks for owners that are due: a busy cluster changes all the time.
@@ -92,18 +95,13 @@ pub struct Requeuer {
 }
 
 impl Requeuer {
-    /// Works whenever this keeper leads, until `shutdown`.
+    /// Resumes owners that are due whenever this keeper leads, until `shutdown`. Looks again after
+    /// changes of the index, and when the next owner is due.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
-    }
-
-    /// Resumes owners that are due until `shutdown`. Looks again after changes of the index, and
-    /// when the next owner is due.
-    async fn work(&self, shutdown: &CancellationToken) {
-        let Handles { cluster, clock, gate, .. } = &*self.handles;
-        let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
-        let (rest, next) = (Cell::new(POLL_INTERVAL), Cell::new(None));
-        let fill = || {
+        let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
+        let Handles { cluster, clock, .. } = &*self.handles;
+        let (mut changes, rest, next) = (cluster.changes(), Cell::new(POLL_INTERVAL), Cell::new(None));
+        let fill = |queue: &WorkQueue<_>| {
             let (begun, now) = (Instant::now(), clock.now());
             let due = cluster.with(|index| {
                 let due = index.due_returns(now);
@@ -120,8 +118,7 @@ impl Requeuer {
                 () = sleep::towards(clock, next.get()) => {}
             }
         };
-        let run = WorkLoop { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
-        run.work(fill, more, async |lease| self.bring_back(lease).await).await;
+        poller.run(fill, more, async |lease| self.bring_back(lease).await, || {}).await;
     }
 
     /// Resumes an owner, logs and counts the result, and has the events written.

@@ -232,7 +232,7 @@ async fn owners_whose_return_hangs_hold_up_no_other_namespace() {
     server.add(&requeuer.handles.cluster, &waiting("fine", "job".into(), "shared", 2));
     let (begun, shutdown) = (Instant::now(), CancellationToken::new());
     let (fine, all) = tokio::select! {
-        () = requeuer.work(&shutdown) => unreachable!(),
+        () = requeuer.run(&requeuer.handles.gate.lead, &shutdown) => unreachable!(),
         patched = async { tokio::join!(server.patched("fine", 1), server.patched("hangs-", 60)) } => patched,
     };
     let waited = |(_, at): &(String, Instant)| at.duration_since(begun);
@@ -257,7 +257,7 @@ async fn owners_of_a_queue_come_back_in_their_order_and_queues_side_by_side() {
     }
     let shutdown = CancellationToken::new();
     let patched = tokio::select! {
-        () = requeuer.work(&shutdown) => unreachable!(),
+        () = requeuer.run(&requeuer.handles.gate.lead, &shutdown) => unreachable!(),
         patched = server.patched("fine", 40) => patched,
     };
     for queue in ["a", "b"] {
@@ -289,7 +289,7 @@ async fn records_that_a_tenant_forges_in_a_neighbours_queue_delay_its_returns_by
     let (start, shutdown) = (Instant::now(), CancellationToken::new());
     let tried = |job: &str| server.0.lock().read.iter().filter(|(read, _)| read == job).count();
     let begun = tokio::select! {
-        () = requeuer.work(&shutdown) => unreachable!(),
+        () = requeuer.run(&requeuer.handles.gate.lead, &shutdown) => unreachable!(),
         begun = async {
             let begun = server.begun(forged + own + 1).await;
             tokio::time::sleep(Duration::from_mins(2)).await;
@@ -331,7 +331,7 @@ async fn first_tries_of_a_queue_are_in_order_over_all_namespaces_and_each_begins
         }
         let (start, shutdown) = (Instant::now(), CancellationToken::new());
         let begun = tokio::select! {
-            () = requeuer.work(&shutdown) => unreachable!(),
+            () = requeuer.run(&requeuer.handles.gate.lead, &shutdown) => unreachable!(),
             begun = server.begun(jobs.len()) => begun,
         };
         let at = |job: &Waiting| begun[&job.job()];
@@ -368,7 +368,7 @@ async fn a_second_refusal_in_a_row_draws_an_event_and_waits_grow() {
     let shutdown = CancellationToken::new();
     let mut recorded = Vec::new();
     let patched = tokio::select! {
-        () = requeuer.work(&shutdown) => unreachable!(),
+        () = requeuer.run(&requeuer.handles.gate.lead, &shutdown) => unreachable!(),
         patched = async {
             for count in 1..=7 {
                 server.patched("fine", count).await;
@@ -397,7 +397,7 @@ async fn at_the_end_returns_that_are_under_way_are_finished_and_no_other_begins(
         server.patched("fine", 3).await;
         shutdown.cancel();
     };
-    tokio::join!(requeuer.work(&shutdown), end);
+    tokio::join!(requeuer.run(&requeuer.handles.gate.lead, &shutdown), end);
     let state = server.0.lock();
     assert!(state.under_way.is_empty() && state.patched.len() < 20, "{:?}", state.patched);
 }
