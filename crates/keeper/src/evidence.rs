@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tenure_index::{CeilingIndex, MissingEvidence, Uid};
+use tenure_index::{CeilingIndex, MissingEvidence};
 use tenure_policy::{
     climb::{self, Action, Climb},
     expiry::claimed,
