@@ -94,7 +94,7 @@ usage: ## Compare what the keeper counts of 10,000 runs (USAGE_PODS=10000), whil
 	$(CARGO) test --locked --workspace --test usage -- --ignored --nocapture
 
 .PHONY: trace
-trace: ## Run 1,000 jobs of a trace, with keeper, webhook and kube-scheduler, and see that simulate cuts the same ones: twenty minutes
+trace: ## Run 1,000 jobs of a trace, with keeper, webhook and kube-scheduler, and see that simulate cuts the same ones: half an hour
 	$(CARGO) test --workspace --locked --test replayed -- --ignored --nocapture
 
 .PHONY: spans
