@@ -1,6 +1,8 @@
-# One image a program:
+# One image for each server:
 #   docker build --target webhook -t tenure-webhook:0.1.0 .
 #   docker build --target keeper -t tenure-keeper:0.1.0 .
+# The plugin as a file for Linux, target/kubectl-tenure:
+#   docker build --target plugin --output target .
 
 # On Alpine, Rust links statically with musl by default.
 FROM rust:1.95-alpine AS source
@@ -14,6 +16,12 @@ RUN cargo build --release --locked -p tenure-webhook
 
 FROM source AS build-keeper
 RUN cargo build --release --locked -p tenure-keeper
+
+FROM source AS build-plugin
+RUN cargo build --release --locked -p tenure-cli
+
+FROM scratch AS plugin
+COPY --from=build-plugin /src/target/release/kubectl-tenure /kubectl-tenure
 
 # No CA roots: in a cluster, the CA of the API server comes with the service account.
 FROM scratch AS webhook

@@ -27,7 +27,7 @@ const PAGES: [(&str, usize); 20] = [
     ("monitoring.md", 3),
     ("outages.md", 0),
     ("paused.md", 0),
-    ("quickstart.md", 3),
+    ("quickstart.md", 2),
     ("troubleshooting.md", 0),
     ("ui.md", 4),
     ("upgrade.md", 1),
