@@ -74,7 +74,8 @@ async fn publish_ca(world: &World) {
     world.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})).await;
 }
 
-/// The directory in which the page's commands are run: the chart is where they name it, and no other test writes there.
+/// The directory in which the page's commands are run: chart and examples are where they name them, and no other test
+/// writes there.
 fn directory(world: &World) -> PathBuf {
     world.cluster.directory().join("page")
 }
@@ -83,7 +84,9 @@ async fn run(world: &World, commands: &str) {
     let directory = directory(world);
     if !directory.exists() {
         fs::create_dir(&directory).unwrap();
-        symlink(format!("{WORKSPACE}/charts"), directory.join("charts")).unwrap();
+        for name in ["charts", "examples"] {
+            symlink(format!("{WORKSPACE}/{name}"), directory.join(name)).unwrap();
+        }
     }
     let mut path = vec![world.cluster.binaries().directory().to_owned()];
     path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
@@ -297,11 +300,10 @@ async fn newcomer_sees_a_floor_hold_as_on_the_page_about_kind() {
 async fn second_kube_scheduler_of_the_page_keeps_floors_with_its_own_rights() {
     let (world, _turn) = turned_on().await;
     let cluster = &world.cluster;
-    let manifests = blocks("## Managed control planes", "yaml").remove(0);
-    cluster.kubectl_with_input(&["apply", "-f", "-"], &manifests).await.unwrap().success().unwrap();
     for commands in blocks("## Managed control planes", "bash") {
         run(world, &commands).await;
     }
+    let manifests = fs::read_to_string(format!("{WORKSPACE}/examples/second-scheduler.yaml")).unwrap();
     let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests).unwrap();
     let text = objects.iter().find_map(|object| object["data"]["kube-scheduler.yaml"].as_str()).unwrap();
     let account = cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-scheduler").await.unwrap();
