@@ -1,5 +1,4 @@
-//! All kinds of faults, each with the row of the fault model that it stands for, and the faults of
-//! its plans.
+//! All kinds of faults, each with what it stands for, and the faults of its plans.
 
 use std::{fmt, time::Duration};
 
@@ -37,8 +36,8 @@ impl fmt::Display for HoldsUp {
 pub struct Kind {
     /// The name, by which the kind can be run alone (`FAULTS_KIND`).
     pub name: &'static str,
-    /// The row of the fault model.
-    pub row: &'static str,
+    /// What the faults imitate.
+    pub stands_for: &'static str,
     /// The work that is held up while the faults last.
     pub holds_up: HoldsUp,
     /// Draws the faults of a plan.
@@ -260,136 +259,148 @@ fn of_webhook(draw: &mut Draw, what: What) -> Vec<Fault> {
 }
 
 macro_rules! kinds {
-    ($($name:literal, $row:literal, $holds_up:ident, $draw:ident => $faults:expr;)*) => {
-        /// All kinds. Rows W, K and E are of the fault model of the project; the others are faults that were found.
+    ($($name:literal, $stands_for:literal, $holds_up:ident, $draw:ident => $faults:expr;)*) => {
+        /// All kinds.
         pub const ALL: &[Kind] =
-            &[$(Kind { name: $name, row: $row, holds_up: HoldsUp::$holds_up, faults: |$draw| $faults }),*];
+            &[$(Kind {
+                name: $name, stands_for: $stands_for, holds_up: HoldsUp::$holds_up, faults: |$draw| $faults
+            }),*];
     };
 }
 
 kinds! {
     // the network
-    "cut-for-moments", "K1", All, d => for_a_while(d, Whom::Keepers, What::Cut, (1_000, 3_500));
-    "cut-past-the-lease", "K1", All, d => for_a_while(d, Whom::Keepers, What::Cut, (7_000, 13_000));
-    "leader-cut-off", "K7", Leader, d => for_a_while(d, Whom::Leader, What::Cut, PAST_ALL);
-    "lead-lost-with-events", "K7", All, d => lead_lost_with_events(d);
-    "standby-cut-off", "K7", Nothing, d => for_a_while(d, Whom::Standby, What::Cut, PAST_ALL);
-    "connections-closed-once", "K1, K2", All, d => once(d, What::Sever);
-    "connections-closed-again-and-again", "K1, K2", All, d => again(d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
-    "connections-stranded", "K2, W10", All, d => for_a_while(d, Whom::Keepers, What::Strand, (100, 200));
-    "rolling-restart-of-api-servers", "K1", All, d => again(
+    "cut-for-moments", "no API server", All, d => for_a_while(d, Whom::Keepers, What::Cut, (1_000, 3_500));
+    "cut-past-the-lease", "no API server", All, d => for_a_while(d, Whom::Keepers, What::Cut, (7_000, 13_000));
+    "leader-cut-off", "a lost Lease", Leader, d => for_a_while(d, Whom::Leader, What::Cut, PAST_ALL);
+    "lead-lost-with-events", "a lost Lease", All, d => lead_lost_with_events(d);
+    "standby-cut-off", "a standby that is gone", Nothing, d => for_a_while(d, Whom::Standby, What::Cut, PAST_ALL);
+    "connections-closed-once", "no API server; a broken watch", All, d => once(d, What::Sever);
+    "connections-closed-again-and-again", "no API server; a broken watch", All, d => again(
+        d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
+    "connections-stranded", "a broken watch; an old or empty cache", All, d => for_a_while(
+        d, Whom::Keepers, What::Strand, (100, 200));
+    "rolling-restart-of-api-servers", "no API server", All, d => again(
         d, 3, Whom::Keepers, &What::Rule(Rule::new(ALL_CALLS, FaultAction::Sever)), (1_500, 3_000));
-    "answers-lost-of-all-requests", "K7", All, d => for_a_while(
+    "answers-lost-of-all-requests", "a lost Lease", All, d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(ALL_CALLS, FaultAction::HangAfterwards)), (6_000, 12_000));
-    "slow-answers", "K11", All, d => rule(d, WORK, FaultAction::Slow(Duration::from_secs(2)));
-    "slow-writes", "K6, K11", All, d => rule(d, CHANGES_AND_DRY_RUNS, FaultAction::Slow(Duration::from_secs(4)));
+    "slow-answers", "slowness", All, d => rule(d, WORK, FaultAction::Slow(Duration::from_secs(2)));
+    "slow-writes", "no answer; slowness", All, d => rule(
+        d, CHANGES_AND_DRY_RUNS, FaultAction::Slow(Duration::from_secs(4)));
 
     // watches
     "queue-watch-held-back", "a ceiling that had gone", All, d => long_rule(d, QUEUE_WATCHES, FaultAction::Hold);
-    "pod-watch-held-back", "a label that had gone; K2", All, d => long_rule(d, POD_WATCHES, FaultAction::Hold);
-    "owner-watch-held-back", "K2", All, d => long_rule(d, OWNER_WATCHES, FaultAction::Hold);
-    "group-watch-held-back", "K2", Nothing, d => held_group_watches(d);
-    "all-watches-held-back", "K2", All, d => long_rule(d, WATCHES, FaultAction::Hold);
-    "queue-watch-half-open", "W10, a ceiling that had gone", All, d => for_a_while(
+    "pod-watch-held-back", "a label that had gone; a broken watch", All, d => long_rule(
+        d, POD_WATCHES, FaultAction::Hold);
+    "owner-watch-held-back", "a broken watch", All, d => long_rule(d, OWNER_WATCHES, FaultAction::Hold);
+    "group-watch-held-back", "a broken watch", Nothing, d => held_group_watches(d);
+    "all-watches-held-back", "a broken watch", All, d => long_rule(d, WATCHES, FaultAction::Hold);
+    "queue-watch-half-open", "an old or empty cache; a ceiling that had gone", All, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(QUEUE_WATCHES, FaultAction::HalfOpen)), (100, 200));
-    "pod-watch-half-open", "W10", All, d => for_a_while(
+    "pod-watch-half-open", "an old or empty cache", All, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(POD_WATCHES, FaultAction::HalfOpen)), (100, 200));
-    "watch-events-swallowed", "K2", All, d => rule(d, WATCHES, FaultAction::Swallow);
-    "watches-cut-in-an-event", "K2", All, d => some(d, WATCHES, FaultAction::CutWatchInEvent);
-    "watches-gone-by-event", "K3", All, d => once(d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
-    "watches-gone-at-start", "K4", All, d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
-    "watches-refused-at-start", "K5", All, d => refused_watches(
+    "watch-events-swallowed", "a broken watch", All, d => rule(d, WATCHES, FaultAction::Swallow);
+    "watches-cut-in-an-event", "a broken watch", All, d => some(d, WATCHES, FaultAction::CutWatchInEvent);
+    "watches-gone-by-event", "an expired watch", All, d => once(
+        d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
+    "watches-gone-at-start", "an expired watch", All, d => refused_watches(
+        d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
+    "watches-refused-at-start", "errors", All, d => refused_watches(
         d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (13_000, 18_000));
-    "queues-forbidden", "K12, a watch that never works again", All, d => refused_watches(
+    "queues-forbidden", "a missing right; a watch that never works again", All, d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::FORBIDDEN), (13_000, 18_000));
-    "queues-not-found", "K12, a kind that is gone for a moment", All, d => refused_watches(
+    "queues-not-found", "a missing right; a kind that is gone for a moment", All, d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::NOT_FOUND), (13_000, 18_000));
-    "lists-refused", "K5", All, d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
-    "lists-slow", "K11, K16", All, d => lost_watches(d, FaultAction::Slow(Duration::from_secs(4)));
-    "lists-throttled", "K5", All, d => lost_watches(d, retry_after(2));
+    "lists-refused", "errors", All, d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "lists-slow", "slowness", All, d => lost_watches(d, FaultAction::Slow(Duration::from_secs(4)));
+    "lists-throttled", "errors", All, d => lost_watches(d, retry_after(2));
     "watches-late-after-a-partition", "a ceiling lengthened in a partition", All, d => late_watches(d);
 
     // reads and writes
-    "reads-fail", "K5", All, d => rule(d, READS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "reads-hang", "K6", All, d => rule(d, READS, FaultAction::Freeze);
-    "patches-conflict", "K9", All, d => some(d, PATCHES, refuse(StatusCode::CONFLICT));
-    "patches-conflict-by-turns", "K9", All, d => once(
+    "reads-fail", "errors", All, d => rule(d, READS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "reads-hang", "no answer", All, d => rule(d, READS, FaultAction::Freeze);
+    "patches-conflict", "conflicts", All, d => some(d, PATCHES, refuse(StatusCode::CONFLICT));
+    "patches-conflict-by-turns", "conflicts", All, d => once(
         d, What::Rule(Rule::new(PATCHES, refuse(StatusCode::CONFLICT)).percent(50)));
-    "writes-throttled", "K5", All, d => rule(d, CHANGES, retry_after(1));
-    "writes-fail", "K5", All, d => rule(d, CHANGES, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "writes-unavailable", "K5", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::SERVICE_UNAVAILABLE));
-    "writes-time-out", "K5", All, d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
-    "writes-forbidden", "K12", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::FORBIDDEN));
-    "write-done-and-answer-lost", "K15", All, d => some(d, CHANGES, FaultAction::LoseAnswer);
-    "write-done-and-timed-out", "K6, K15", All, d => some(
+    "writes-throttled", "errors", All, d => rule(d, CHANGES, retry_after(1));
+    "writes-fail", "errors", All, d => rule(d, CHANGES, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "writes-unavailable", "errors", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "writes-time-out", "errors", All, d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
+    "writes-forbidden", "a missing right", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::FORBIDDEN));
+    "write-done-and-answer-lost", "an end around a write", All, d => some(d, CHANGES, FaultAction::LoseAnswer);
+    "write-done-and-timed-out", "no answer; an end around a write", All, d => some(
         d, CHANGES, FaultAction::RefuseAfterwards(StatusCode::GATEWAY_TIMEOUT));
-    "write-done-and-hangs", "an event lost by a write that hangs; K6", All, d => some(
+    "write-done-and-hangs", "an event lost by a write that hangs", All, d => some(
         d, CHANGES, FaultAction::HangAfterwards);
-    "write-done-late", "K7", All, d => {
+    "write-done-late", "a freeze", All, d => {
         let late = FaultAction::Late(d.between(4_000, 12_000));
         some(d, CHANGES, late)
     };
     "events-forbidden", "events refused for long", Nothing, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(EVENTS, refuse(StatusCode::FORBIDDEN))), PAST_ALL);
-    "events-fail", "K5", Nothing, d => rule(d, EVENTS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "events-done-and-answer-lost", "K15", Nothing, d => some(d, EVENTS, FaultAction::LoseAnswer);
-    "events-hang", "K6", Nothing, d => for_a_while(
+    "events-fail", "errors", Nothing, d => rule(d, EVENTS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "events-done-and-answer-lost", "an end around a write", Nothing, d => some(d, EVENTS, FaultAction::LoseAnswer);
+    "events-hang", "no answer", Nothing, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(EVENTS, FaultAction::Freeze)), PAST_ALL);
-    "lease-conflicts", "K9", All, d => rule(d, LEASES, refuse(StatusCode::CONFLICT));
-    "lease-hangs", "K7", Leader, d => for_a_while(
+    "lease-conflicts", "conflicts", All, d => rule(d, LEASES, refuse(StatusCode::CONFLICT));
+    "lease-hangs", "a lost Lease", Leader, d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(LEASES, FaultAction::Freeze)), (5_000, 12_000));
-    "lease-renewed-and-answer-lost", "K7", All, d => for_a_while(
+    "lease-renewed-and-answer-lost", "a lost Lease", All, d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(LEASES, FaultAction::LoseAnswer)), (5_000, 12_000));
-    "everything-throttled", "K5", All, d => rule(d, ALL_CALLS, retry_after(1));
-    "everything-fails-by-turns", "K5", All, d => once(
+    "everything-throttled", "errors", All, d => rule(d, ALL_CALLS, retry_after(1));
+    "everything-fails-by-turns", "errors", All, d => once(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR)).percent(40)));
 
     // clocks
-    "clocks-apart", "clocks 8 s apart; K8", All, _d => clocks([0, -8]);
-    "clocks-apart-the-other-way", "clocks 8 s apart; K8", All, _d => clocks([-8, 0]);
-    "clock-behind", "K8", All, _d => clocks([-8, -8]);
-    "one-clock-ahead", "clocks 8 s apart; K8", All, _d => clocks([0, 8]);
-    "clock-set-back", "a clock set back; K8", All, d => for_a_while(
+    "clocks-apart", "clocks 8 s apart", All, _d => clocks([0, -8]);
+    "clocks-apart-the-other-way", "clocks 8 s apart", All, _d => clocks([-8, 0]);
+    "clock-behind", "wrong clocks", All, _d => clocks([-8, -8]);
+    "one-clock-ahead", "clocks 8 s apart", All, _d => clocks([0, 8]);
+    "clock-set-back", "a clock set back", All, d => for_a_while(
         d, Whom::Keepers, What::Clocks([-8, -8]), (20_000, 20_000));
 
     // processes
-    "leader-killed", "K7", Leader, d => outage(d, Whom::Leader, Blow::Kill, Moment::Now);
-    "leader-killed-in-a-grace", "a notice told twice; K7", Leader, d => killed_in_a_grace(d);
-    "leader-killed-before-a-write", "K15", Leader, d => struck_before(d, Blow::Kill, CHANGES);
-    "leader-killed-after-a-write", "K15", Leader, d => struck_after(d, Blow::Kill, CHANGES);
-    "leader-killed-before-an-event", "an event lost by a kill; K15", Leader, d => struck_before(d, Blow::Kill, EVENTS);
-    "leader-killed-after-an-event", "K15", Leader, d => struck_after(d, Blow::Kill, EVENTS);
-    "leader-stopped", "K7", Leader, d => for_a_while(
+    "leader-killed", "a lost Lease", Leader, d => outage(d, Whom::Leader, Blow::Kill, Moment::Now);
+    "leader-killed-in-a-grace", "a notice told twice; a lost Lease", Leader, d => killed_in_a_grace(d);
+    "leader-killed-before-a-write", "an end around a write", Leader, d => struck_before(d, Blow::Kill, CHANGES);
+    "leader-killed-after-a-write", "an end around a write", Leader, d => struck_after(d, Blow::Kill, CHANGES);
+    "leader-killed-before-an-event", "an event lost by a kill; an end around a write", Leader, d => struck_before(
+        d, Blow::Kill, EVENTS);
+    "leader-killed-after-an-event", "an end around a write", Leader, d => struck_after(d, Blow::Kill, EVENTS);
+    "leader-stopped", "a freeze", Leader, d => for_a_while(
         d, Whom::Leader, What::Blow(Blow::Stop, Moment::Now), (3_000, 12_000));
-    "leader-stopped-before-a-write", "K7", Leader, d => struck_before(d, Blow::Stop, CHANGES);
-    "leader-stopped-and-its-write-late", "K7", Leader, d => {
+    "leader-stopped-before-a-write", "a freeze", Leader, d => struck_before(d, Blow::Stop, CHANGES);
+    "leader-stopped-and-its-write-late", "a freeze", Leader, d => {
         let moment = Moment::Before(CHANGES, d.below(3));
         for_a_while(d, Whom::Leader, What::Blow(Blow::Stop, moment), PAST_LEASE)
     };
-    "leader-stopped-after-a-write", "K7", Leader, d => struck_after(d, Blow::Stop, CHANGES);
-    "leader-terminated", "K7, W1", Leader, d => outage(d, Whom::Leader, Blow::Terminate, Moment::Now);
-    "standby-killed", "K7", Nothing, d => for_a_while(
+    "leader-stopped-after-a-write", "a freeze", Leader, d => struck_after(d, Blow::Stop, CHANGES);
+    "leader-terminated", "a lost Lease", Leader, d => outage(d, Whom::Leader, Blow::Terminate, Moment::Now);
+    "standby-killed", "a standby that is gone", Nothing, d => for_a_while(
         d, Whom::Standby, What::Blow(Blow::Kill, Moment::Now), PAST_ALL);
-    "keepers-killed", "K15", All, d => outage(d, Whom::Keepers, Blow::Kill, Moment::Now);
-    "keepers-stopped", "no notice after a freeze; K7", All, d => for_a_while(
+    "keepers-killed", "an end around a write", All, d => outage(d, Whom::Keepers, Blow::Kill, Moment::Now);
+    "keepers-stopped", "no notice after a freeze", All, d => for_a_while(
         d, Whom::Keepers, What::Blow(Blow::Stop, Moment::Now), (6_000, 14_000));
-    "leader-killed-again-and-again", "K15, K19", Leader, d => {
+    "leader-killed-again-and-again", "an end around a write; an end amid a backoff", Leader, d => {
         let lasts = absence(d);
         again(d, 3, Whom::Leader, &What::Blow(Blow::Kill, Moment::Now), lasts)
     };
 
     // the webhook
-    "webhook-cut-off", "W9", Nothing, d => of_webhook(d, What::Cut);
-    "webhook-stranded", "W10", Nothing, d => of_webhook(d, What::Strand);
-    "webhook-watches-held-back", "W10", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, FaultAction::Hold)));
-    "webhook-answered-by-errors", "W9, E4", Nothing, d => of_webhook(
+    "webhook-cut-off", "an old or empty cache", Nothing, d => of_webhook(d, What::Cut);
+    "webhook-stranded", "an old or empty cache", Nothing, d => of_webhook(d, What::Strand);
+    "webhook-watches-held-back", "an old or empty cache", Nothing, d => of_webhook(
+        d, What::Rule(Rule::new(WATCHES, FaultAction::Hold)));
+    "webhook-answered-by-errors", "an old or empty cache", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR))));
-    "webhook-watches-gone", "W9", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
-    "webhook-forbidden", "W9", Nothing, d => of_webhook(
+    "webhook-watches-gone", "an old or empty cache", Nothing, d => of_webhook(
+        d, What::Rule(Rule::new(WATCHES, FaultAction::Gone).times(20)));
+    "webhook-forbidden", "an old or empty cache", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::FORBIDDEN))));
-    "webhook-killed", "W2, E5", All, d => of_webhook(d, What::Blow(Blow::Kill, Moment::Now));
-    "webhook-stopped", "a webhook that stands still; E4", All, d => of_webhook(d, What::Blow(Blow::Stop, Moment::Now));
-    "webhook-terminated", "W1, E5", All, d => of_webhook(d, What::Blow(Blow::Terminate, Moment::Now));
+    "webhook-killed", "the end of the webhook", All, d => of_webhook(d, What::Blow(Blow::Kill, Moment::Now));
+    "webhook-stopped", "a webhook that stands still; an old or empty cache", All, d => of_webhook(
+        d, What::Blow(Blow::Stop, Moment::Now));
+    "webhook-terminated", "the end of the webhook", All, d => of_webhook(d, What::Blow(Blow::Terminate, Moment::Now));
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ pub fn print(verdicts: &[Verdict]) {
     for (kind, of_kind) in &by_kind {
         let broken = of_kind.iter().filter(|verdict| !verdict.violations.is_empty()).count();
         let slowest = of_kind.iter().map(|verdict| verdict.recovery).max().unwrap_or(Duration::ZERO);
-        let row = kinds::named(kind).map_or("", |kind| kind.row);
-        println!("{kind:<38}{:>6}{broken:>8}{:>16.1} s   {row}", of_kind.len(), slowest.as_secs_f64());
+        let stands_for = kinds::named(kind).map_or("", |kind| kind.stands_for);
+        println!("{kind:<38}{:>6}{broken:>8}{:>16.1} s   {stands_for}", of_kind.len(), slowest.as_secs_f64());
     }
     for verdict in verdicts.iter().filter(|verdict| !verdict.violations.is_empty()) {
         println!("{}", in_full(verdict));

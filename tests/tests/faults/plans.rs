@@ -60,7 +60,7 @@ fn the_page_about_faults_has_each_kind_and_no_other() {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     let expected: Vec<String> = kinds::ALL
         .iter()
-        .map(|kind| format!("| `{}` | {} | {} |", kind.name, kind.row, kind.holds_up))
+        .map(|kind| format!("| `{}` | {} | {} |", kind.name, kind.stands_for, kind.holds_up))
         .collect();
     assert_eq!(rows, expected);
 }
