@@ -212,6 +212,14 @@ async fn what_is_published_to_a_registry_is_pulled_installed_and_run_from_there(
         "{metadata}"
     );
 
+    // as the README has it done, so that the commands of the pages find their files
+    let charts = files.join("charts").display().to_string();
+    let pull = ["pull", &chart, "--version", VERSION, "--plain-http", "--untar", "--untardir", &charts];
+    cluster.helm(&pull).await.unwrap().success().unwrap();
+    for file in ["values-kai.yaml", "files/crds/scheduling.run.ai_queues.yaml"] {
+        assert!(Path::new(&charts).join("tenure").join(file).exists(), "{file}");
+    }
+
     let plugin = assert_plugin(&out, files);
     let version = success(Command::new(&plugin).arg("version").env("KUBECONFIG", cluster.kubeconfig()));
     assert!(version.contains(VERSION), "{version}");
