@@ -71,8 +71,8 @@ impl ExtensionController {
 
     /// Handles open extensions until `shutdown`, and counts the pending ones each second.
     async fn work(&self, shutdown: &CancellationToken) {
-        let run =
-            WorkLoop { queue: &self.handles.extensions.queue, gate: None, end: shutdown, drains: false };
+        let (queue, gate) = (&self.handles.extensions.queue, Some(&self.handles.gate));
+        let run = WorkLoop { queue, gate, end: shutdown, drains: false };
         let count = || {
             let pending = self.handles.extensions.pending().try_into().unwrap_or(i64::MAX);
             self.handles.metrics.pending_extensions.set(pending);
@@ -107,6 +107,10 @@ impl ExtensionController {
             return Ok(());
         }
         let (decision, message) = self.decide(extension, &run).await?;
+        let is_final = !matches!(decision, ExtensionDecision::Keep | ExtensionDecision::Await(_));
+        if is_final && !self.is_up_to_date(extension, &run).await? {
+            return Ok(());
+        }
         let now = self.handles.now();
         let deny = |why| json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why});
         let status = match decision {
@@ -119,7 +123,7 @@ impl ExtensionController {
                 ))
             }
             ExtensionDecision::Await(message) => json!({"state": "Pending", "message": message}),
-            ExtensionDecision::Grant(_) => return self.grant(extension, &run).await,
+            ExtensionDecision::Grant(_) => return self.grant(extension).await,
             ExtensionDecision::Deny(why) => deny(why),
             ExtensionDecision::End if state == ExtensionState::Granted => {
                 let mut used = extension.clone();
@@ -135,30 +139,26 @@ impl ExtensionController {
         self.write(extension, &status).await
     }
 
-    /// Grants an extension, if the decision still is to grant it. The extensions of a workload take
-    /// turns, since each is judged by the time that was granted before.
-    async fn grant(&self, extension: &Extension, run: &RequestedRun) -> Result<(), ApiError> {
+    /// Grants an extension. The extensions of a workload take turns, since each is judged by the time
+    /// that was granted before.
+    async fn grant(&self, extension: &Extension) -> Result<(), ApiError> {
         let Some(_turn) = self.handles.extensions.take_turn(extension) else { return Ok(()) };
-        let is_granted =
-            || matches!(extension::decide(extension, &self.run_of(extension)), ExtensionDecision::Grant(_));
-        if !self.is_up_to_date(run).await? || !is_granted() {
-            return Ok(());
-        }
         let (granted, at) = (&extension.spec.duration, at(self.handles.now()));
         let status = json!({"state": "Granted", "granted": granted, "by": KEEPER, "at": at, "message": null});
         self.write(extension, &status).await
     }
 
-    /// True if the watches are fresh, and the API server has the queues that allow time to a run as
-    /// they are known.
-    async fn is_up_to_date(&self, run: &RequestedRun) -> Result<bool, ApiError> {
-        let RequestedRun::Going(run) = run else { return Ok(true) };
-        for queue in [Some(&run.queue), run.limited_by.as_ref()].into_iter().flatten() {
-            if !self.handles.queues.are_as_known(Family::Runai, queue).await? {
-                return Ok(false);
+    /// True if the API server has the queues that allow time to a run as they are known, the watches
+    /// are fresh, and the run still is as it was judged.
+    async fn is_up_to_date(&self, extension: &Extension, run: &RequestedRun) -> Result<bool, ApiError> {
+        if let RequestedRun::Going(run) = run {
+            for queue in [Some(&run.queue), run.limited_by.as_ref()].into_iter().flatten() {
+                if !self.handles.queues.are_as_known(Family::Runai, queue).await? {
+                    return Ok(false);
+                }
             }
         }
-        Ok(self.handles.gate.is_open())
+        Ok(self.handles.gate.is_open() && self.run_of(extension) == *run)
     }
 
     /// Decides about an extension. The returned text is the message for an extension that ends.

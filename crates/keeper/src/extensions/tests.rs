@@ -3,10 +3,11 @@
 
 use std::convert::Infallible;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use kube::{Client, CustomResourceExt, client::Body};
-use tenure_policy::config::Config;
+use tenure_policy::{config::Config, reason::EventReason};
 use tenure_service::{clock::ServerClock, watch::Store};
+use tenure_types::runai::v3alpha1::QueueSpec;
 
 use super::*;
 use crate::testing;
@@ -32,13 +33,25 @@ fn longest_message() -> u64 {
     definition.pointer(of_message).unwrap().as_u64().unwrap()
 }
 
-/// A controller, and an API server with an Extension that refuses messages which are too long.
+/// The total of extensions that queue `q` of the API server allows.
+const ALLOWED: &str = "1h";
+
+/// A queue with a ceiling of an hour that allows extensions of this total at once.
+fn queue(total: &str) -> Value {
+    json!({"maxDuration": "1h", "extensions": {"autoApprove": total, "maxTotal": total}})
+}
+
+/// A controller, and an API server with queue `q`, and an Extension that refuses messages which are too long.
 fn controller() -> ExtensionController {
     let service = tower::service_fn(|request: Request<Body>| async move {
+        let is_read = request.method() == Method::GET;
         let body = request.into_body().collect_bytes().await.unwrap();
-        let patch: Value = serde_json::from_slice(&body).unwrap();
+        let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
         let message = patch["status"]["message"].as_str().unwrap_or_default();
-        let (status, answer) = if message.chars().count() as u64 > longest_message() {
+        let (status, answer) = if is_read {
+            let queue = json!({"metadata": {"name": "q"}, "spec": queue(ALLOWED)});
+            (200, json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [queue]}))
+        } else if message.chars().count() as u64 > longest_message() {
             (422, json!({"kind": "Status", "status": "Failure", "message": "too long", "code": 422}))
         } else {
             let mut object = json!(extension("train", "job", &json!({})));
@@ -51,6 +64,71 @@ fn controller() -> ExtensionController {
     let clock = ServerClock::starting_at("2026-01-01T00:00:10Z".parse().unwrap());
     let handles = testing::handles(Client::new(service, "default"), clock, Config::default());
     ExtensionController { limit: handles.limit(), handles: Arc::new(handles) }
+}
+
+/// Shows the controller queue `q`, a pod of the Job that was scheduled there, and an extension whose Job was found.
+fn show(controller: &ExtensionController, total: &str, scheduled: &str, extension: &Extension) {
+    let Handles { cluster, extensions: open, .. } = &*controller.handles;
+    let job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job", "controller": true});
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled});
+    let metadata = json!({
+        "name": "pod", "namespace": "ns", "uid": "pod", "creationTimestamp": scheduled,
+        "labels": {"kai.scheduler/queue": "q"}, "ownerReferences": [job],
+    });
+    let pod = json!({"metadata": metadata, "status": {"conditions": [condition]}});
+    cluster.with(|index| {
+        index.apply_queue("q", &serde_json::from_value::<QueueSpec>(queue(total)).unwrap());
+        index.apply_pod(&serde_json::from_value(pod).unwrap());
+    });
+    ExtensionStore { cluster: cluster.clone(), open: open.clone() }.apply(extension.clone());
+    open.verified(extension);
+}
+
+/// Handles an extension, and returns the reason of the event about the decision.
+async fn decided(controller: &ExtensionController, extension: &Extension) -> Option<EventReason> {
+    controller.try_to_handle(extension, controller.run_of(extension)).await.unwrap();
+    let mut reasons = controller.handles.events.clear().into_iter().map(|event| event.reason);
+    reasons.find(|reason| *reason != EventReason::ExtensionRequested)
+}
+
+const BEFORE_THE_REQUEST: &str = "2025-12-31T23:30:00Z";
+const AFTER_THE_REQUEST: &str = "2026-01-01T00:00:01Z";
+
+#[tokio::test(start_paused = true)]
+async fn no_request_is_granted_or_denied_by_a_queue_that_allows_another_time_by_now() {
+    let new = extension("train", "job", &Value::Null);
+    for (known, expected) in [("30m", None), ("2h", None), (ALLOWED, Some(EventReason::ExtensionDenied))] {
+        let controller = controller();
+        show(&controller, known, BEFORE_THE_REQUEST, &new);
+        assert_eq!(decided(&controller, &new).await, expected, "{known}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_watch_has_not_answered_no_request_is_denied_or_ends() {
+    let pending = extension("train", "job", &json!({"state": "Pending"}));
+    for (scheduled, expected) in [
+        (BEFORE_THE_REQUEST, EventReason::ExtensionDenied),
+        (AFTER_THE_REQUEST, EventReason::ExtensionExpired),
+    ] {
+        let controller = controller();
+        let pods = controller.handles.gate.freshness.watch("pods", true);
+        show(&controller, ALLOWED, scheduled, &pending);
+        assert_eq!(decided(&controller, &pending).await, None, "{expected:?}");
+        pods.confirm(tokio::time::Instant::now());
+        assert_eq!(decided(&controller, &pending).await, Some(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_about_a_run_that_has_changed_since_it_was_judged() {
+    let (controller, new) = (controller(), extension("train", "job", &Value::Null));
+    show(&controller, "30m", BEFORE_THE_REQUEST, &new);
+    let judged = controller.run_of(&new);
+    show(&controller, ALLOWED, BEFORE_THE_REQUEST, &new);
+    controller.try_to_handle(&new, judged).await.unwrap();
+    assert!(controller.handles.events.clear().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
