@@ -75,7 +75,7 @@ impl Requeuer {
                     // nothing comes between the next reading and the write
                     self.limit.until_ready().await;
                 }
-                Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
+                Err(ApiError::NotFound | ApiError::NotLeading) => return Ok(Attempt::NotNow),
                 result => return result,
             }
         }
