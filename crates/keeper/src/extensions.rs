@@ -26,7 +26,6 @@ use tenure_policy::{
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
-    log::with_causes,
     work::{Lease, Work, WorkLoop},
 };
 use tenure_types::extension::{Extension, ExtensionState, ExtensionTarget, KEEPER};
@@ -90,8 +89,9 @@ impl ExtensionController {
         let run = self.run_of(extension);
         let cost = begun.elapsed();
         let result = lease.watch(self.try_to_handle(extension, run)).await;
-        let Err(error) = result else { return self.handles.extensions.give_back(lease, cost) };
-        let (namespace, name, error) = (lease.work.namespace(), extension.name_any(), with_causes(&error));
+        let failure = result.err().and_then(|error| lease.failure(&error));
+        let Some(error) = failure else { return self.handles.extensions.give_back(lease, cost) };
+        let (namespace, name) = (lease.work.namespace(), extension.name_any());
         warn!(%namespace, extension = %name, error, "Failed to decide about an extension: will try again");
         lease.failed();
     }
