@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use tenure_types::text::shortened;
 
 /// The most characters of a value that a message shows. Tenants write the values.
 const LONGEST_VALUE: usize = 200;
@@ -29,11 +30,7 @@ impl FieldError {
 
     /// Creates the same error for a value that is JSON text already.
     pub fn invalid_json(field: impl Into<String>, json: &str, detail: impl Into<String>) -> Self {
-        let value = match json.char_indices().nth(LONGEST_VALUE) {
-            Some((end, _)) => format!("{}…", json.get(..end).unwrap_or_default()),
-            None => json.into(),
-        };
-        Self { field: field.into(), value, detail: detail.into() }
+        Self { field: field.into(), value: shortened(json, LONGEST_VALUE), detail: detail.into() }
     }
 
     /// Returns the error without the field, as in the causes of a `Status`, which name the field

@@ -23,6 +23,7 @@ pub mod runai;
 pub mod selector;
 pub mod store;
 pub mod tensorstack;
+pub mod text;
 pub mod tolerant;
 pub mod usage_record;
 pub mod wait;

@@ -2,7 +2,7 @@
 //! are shown in part.
 
 use serde_json::Value;
-use tenure_types::keys;
+use tenure_types::{keys, text::shortened};
 
 use super::{StampChange, StampWrite};
 use crate::toleration::field;
@@ -50,8 +50,5 @@ fn shown(queue: &Value) -> String {
 
 /// Returns a text in quotes, escaped as in JSON, and cut after `LONGEST_VALUE` characters.
 fn quote(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_VALUE) {
-        Some((end, _)) => Value::from(format!("{}…", text.get(..end).unwrap_or_default())).to_string(),
-        None => Value::from(text).to_string(),
-    }
+    Value::from(shortened(text, LONGEST_VALUE)).to_string()
 }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::podgroup::LONGEST_NAME;
+use crate::{podgroup::LONGEST_NAME, text::shortened};
 
 /// The reason why an object can't be converted.
 #[derive(Debug, Error)]
@@ -39,24 +39,15 @@ impl ConversionError {
     /// Creates the error for a field, with its texts cut.
     pub(super) fn field(queue: &str, field: &str, value: &str, must: &'static str) -> Self {
         Self::Field {
-            queue: cut(queue, LONGEST_NAME),
-            field: cut(field, LONGEST_NAME),
-            value: cut(value, LONGEST_VALUE),
+            queue: shortened(queue, LONGEST_NAME),
+            field: shortened(field, LONGEST_NAME),
+            value: shortened(value, LONGEST_VALUE),
             must,
         }
     }
 
     /// Creates the error for JSON that can't be read or written.
     pub(super) fn json(queue: &str, error: serde_json::Error) -> Self {
-        Self::Json { queue: cut(queue, LONGEST_NAME), error }
+        Self::Json { queue: shortened(queue, LONGEST_NAME), error }
     }
-}
-
-/// Returns the first characters of a text, and an ellipsis if there are more.
-fn cut(text: &str, longest: usize) -> String {
-    let mut shown: String = text.chars().take(longest).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
 }
