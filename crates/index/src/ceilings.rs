@@ -37,7 +37,7 @@ use tenure_policy::{
 };
 use tenure_types::{extension::Extension, projection};
 
-pub use answers::{CeilingCounts, MissingEvidence};
+pub use answers::{CeilingCounts, MissingEvidence, ObjectFacts};
 pub use ends::StaleEnd;
 pub use marks::StaleMarks;
 pub use standing::{PodStanding, SeenPod};

@@ -6,24 +6,20 @@ use std::collections::HashMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::pause;
 
-use crate::Uid;
+use crate::{ObjectFacts, Uid};
 
-/// An owner whose fields are to be handed back.
+/// The hand-back that an owner is owed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwedHandBack {
     /// The owner's uid, as the API server writes it.
     pub uid: Box<str>,
-    /// The owner's name.
-    pub name: Box<str>,
-    /// The owner's namespace. Empty: the owner is cluster-scoped.
-    pub namespace: Box<str>,
     /// The number of the watch that has seen the owner.
     pub source: u16,
 }
 
 /// Owners that bear a note of fields to be handed back, by uid.
 #[derive(Debug, Default)]
-pub struct HandBacks(HashMap<Uid, OwedHandBack>);
+pub struct HandBacks(HashMap<Uid, ObjectFacts<OwedHandBack>>);
 
 impl HandBacks {
     /// Adds an owner, or removes an owner that bears no note of its own, since controllers copy
@@ -33,10 +29,11 @@ impl HandBacks {
             self.delete(uid);
             return;
         }
-        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-        let ObjectMeta { uid: as_written, name, namespace, .. } = metadata;
-        let [as_written, name, namespace] = [as_written, name, namespace].map(text);
-        self.0.insert(uid, OwedHandBack { uid: as_written, name, namespace, source });
+        let text = |text: Option<&str>| text.unwrap_or_default().into();
+        let (as_written, name) = (text(metadata.uid.as_deref()), text(metadata.name.as_deref()));
+        let namespace = metadata.namespace.as_deref().unwrap_or_default().into();
+        let facts = OwedHandBack { uid: as_written, source };
+        self.0.insert(uid, ObjectFacts { uid, namespace, name, facts });
     }
 
     pub fn has(&self, uid: Uid) -> bool {
@@ -49,10 +46,10 @@ impl HandBacks {
 
     /// Returns the owners that one of the watches has seen.
     pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
-        self.0.iter().filter(move |(_, owed)| owed.source == source).map(|(uid, _)| *uid)
+        self.0.iter().filter(move |(_, owed)| owed.facts.source == source).map(|(uid, _)| *uid)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &OwedHandBack> {
+    pub fn all(&self) -> impl Iterator<Item = &ObjectFacts<OwedHandBack>> {
         self.0.values()
     }
 }
@@ -79,7 +76,8 @@ mod tests {
     }
 
     fn owed(index: &CeilingIndex) -> Vec<String> {
-        let mut uids: Vec<String> = index.hand_backs().into_iter().map(|owed| owed.uid.into()).collect();
+        let mut uids: Vec<String> =
+            index.hand_backs().into_iter().map(|owed| owed.facts.uid.into()).collect();
         uids.sort();
         uids
     }

@@ -26,8 +26,8 @@ mod uid;
 mod usage_ledger;
 
 pub use ceilings::{
-    CeilingCounts, CeilingIndex, CeilingOptions, Ceilings, MissingEvidence, Overlong, PodStanding,
-    PodWorkload, QueueReports, SeenPod, StaleEnd, StaleMarks,
+    CeilingCounts, CeilingIndex, CeilingOptions, Ceilings, MissingEvidence, ObjectFacts, Overlong,
+    PodStanding, PodWorkload, QueueReports, SeenPod, StaleEnd, StaleMarks,
 };
 pub use cluster::{ClusterIndex, ClusterModel};
 pub use deadlines::{

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tenure_index::{CeilingIndex, MissingEvidence};
+use tenure_index::{CeilingIndex, MissingEvidence, ObjectFacts};
 use tenure_policy::{
     climb::{self, Action, Climb},
     expiry::claimed,
@@ -63,11 +63,9 @@ impl EvidenceWriter {
     /// Looks for such pods every two seconds whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
-        let work =
-            |pod: MissingEvidence| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
         let fill = |queue: &WorkQueue<_>| {
             let missing = self.handles.cluster.with(CeilingIndex::missing_evidence);
-            queue.replace(missing.into_iter().map(work));
+            queue.replace(missing.into_iter().map(ObjectWork));
         };
         let more = async || sleep(POLL_INTERVAL).await;
         poller.run(fill, more, async |lease| self.note(lease).await, || {}).await;
@@ -75,7 +73,8 @@ impl EvidenceWriter {
 
     /// Annotates a pod. If the write has worked, the index won't name the pod any more.
     async fn note(&self, lease: Lease<ObjectWork<MissingEvidence>>) {
-        let MissingEvidence { uid, namespace, name, evidence, bounds_run } = &lease.work.of;
+        let ObjectFacts { uid, namespace, name, facts } = &lease.work.0;
+        let MissingEvidence { evidence, bounds_run } = facts;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
         let evidence = json!(evidence).to_string();
@@ -111,8 +110,8 @@ impl EvidenceWriter {
     /// True if the pod's controller, as just read, exempts the pod from ceilings. False if the pod or
     /// the controller can't be read: a tenant may name any.
     async fn is_exempt(&self, lease: &Lease<ObjectWork<MissingEvidence>>) -> bool {
-        let (namespace, objects) = (&lease.work.namespace, &self.handles.objects);
-        let Ok(pod) = objects.pod(namespace, &lease.work.of.name).await else { return false };
+        let (ObjectFacts { namespace, name, .. }, objects) = (&lease.work.0, &self.handles.objects);
+        let Ok(pod) = objects.pod(namespace, name).await else { return false };
         let config = self.handles.config.get();
         let mut climb = Climb::above(None, climb::controller(&pod), &config.table);
         let Some(owner) = climb.next().filter(|_| claimed(&pod).is_some()).cloned() else { return false };
@@ -124,7 +123,7 @@ impl EvidenceWriter {
 
     /// Deletes a pod that has no room for the annotation, and logs the result.
     async fn delete(&self, lease: &Lease<ObjectWork<MissingEvidence>>, pod: &OwnerReference) {
-        let MissingEvidence { namespace, name, .. } = &lease.work.of;
+        let ObjectFacts { namespace, name, .. } = &lease.work.0;
         match self.try_to_delete(lease, pod).await {
             Ok(true) => {
                 warn!(%namespace, pod = %name, "Deleted a pod that has no room for a note of what ends its run");
@@ -147,7 +146,7 @@ impl EvidenceWriter {
         lease: &Lease<ObjectWork<MissingEvidence>>,
         pod: &OwnerReference,
     ) -> Result<bool, ApiError> {
-        let (namespace, Handles { objects, gate, .. }) = (&lease.work.namespace, &*self.handles);
+        let (namespace, Handles { objects, gate, .. }) = (&lease.work.0.namespace, &*self.handles);
         let found = lease.watch(objects.pod(namespace, &pod.name)).await?;
         self.limit.until_ready().await;
         if !gate.is_open() {

@@ -6,7 +6,7 @@
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use tenure_index::{StaleMarks, Uid};
+use tenure_index::{ObjectFacts, StaleMarks, Uid};
 use tenure_policy::{marks, pause::OwnerObject};
 use tenure_service::{
     call::ApiError,
@@ -47,9 +47,7 @@ impl FloorMarks {
             let floors = config.floor_on_pods.then_some(&config.floors);
             let stale = cluster.with(|index| index.stale_marks(floors, self.handles.now()));
             is_idle.set(floors.is_none() && stale.is_empty());
-            let work =
-                |pod: StaleMarks| ObjectWork { uid: pod.uid, namespace: pod.namespace.to_string(), of: pod };
-            queue.replace(stale.into_iter().map(work));
+            queue.replace(stale.into_iter().map(ObjectWork));
         };
         let more = async || {
             if is_idle.get() {
@@ -64,7 +62,7 @@ impl FloorMarks {
     /// Changes the marks of one pod, and logs a failure: as a warning only the first of a
     /// namespace.
     async fn mark(&self, lease: Lease<ObjectWork<StaleMarks>>) {
-        let StaleMarks { namespace, name, .. } = &lease.work.of;
+        let ObjectFacts { namespace, name, .. } = &lease.work.0;
         let failure = self.try_to_mark(&lease).await.err().and_then(|error| lease.failure(&error));
         let Some(error) = failure else { return lease.again(POLL_INTERVAL) };
         if lease.failing_since().is_none() {
@@ -78,7 +76,7 @@ impl FloorMarks {
     /// Changes the marks of a pod. Does nothing if another pod has its name, if the marks are right
     /// by now, or if the watches aren't fresh.
     async fn try_to_mark(&self, lease: &Lease<ObjectWork<StaleMarks>>) -> Result<(), ApiError> {
-        let StaleMarks { uid, namespace, name, is_protected } = &lease.work.of;
+        let ObjectFacts { uid, namespace, name, facts: StaleMarks { is_protected } } = &lease.work.0;
         let (objects, pod) = (&self.handles.objects, refer("v1", "Pod", name, &uid.text()));
         let found = if_found(lease.watch(objects.get(namespace, &pod)).await)?;
         let is_same = |uid_found: &str| Uid::of(uid_found) == *uid;

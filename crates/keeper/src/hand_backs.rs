@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{OwedHandBack, Uid};
+use tenure_index::{ObjectFacts, OwedHandBack};
 use tenure_policy::{
     naming::describe,
     pause::{self, HAND_BACK_MANAGER, OwnerObject},
@@ -45,12 +45,8 @@ impl HandBackController {
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
         let (cluster, mut changes) = (&self.handles.cluster, self.handles.cluster.changes());
-        let work = |owner: OwedHandBack| {
-            let (uid, namespace) = (Uid::of(&owner.uid), owner.namespace.to_string());
-            ObjectWork { uid, namespace, of: owner }
-        };
         let fill = |queue: &WorkQueue<_>| {
-            queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(work));
+            queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(ObjectWork));
         };
         let more = async || {
             sleep(POLL_INTERVAL).await;
@@ -61,7 +57,7 @@ impl HandBackController {
 
     /// Hands the fields of one owner back, and logs the result.
     async fn handle(&self, lease: Lease<ObjectWork<OwedHandBack>>) {
-        let OwedHandBack { uid, name, namespace, source } = &lease.work.of;
+        let ObjectFacts { namespace, name, facts: OwedHandBack { uid, source }, .. } = &lease.work.0;
         let Some(resource) = self.handles.cluster.kind(*source) else { return lease.again(RETRY) };
         let owner = refer(&resource.api_version, &resource.kind, name, uid);
         let mut conflicts = ConflictRetries::default();

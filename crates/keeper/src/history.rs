@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::api::DeleteParams;
-use tenure_index::{Paused, Uid};
+use tenure_index::{ObjectFacts, Paused, Uid};
 use tenure_policy::{
     naming::reference,
     pause::{self, OwnerObject},
@@ -48,8 +48,8 @@ impl PausedHistory {
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
         let work = |job: Paused| {
-            let (uid, namespace) = (Uid::of(&job.uid), job.namespace.to_string());
-            ObjectWork { uid, namespace, of: job }
+            let (uid, namespace, name) = (Uid::of(&job.uid), job.namespace.clone(), job.name.clone());
+            ObjectWork(ObjectFacts { uid, namespace, name, facts: job })
         };
         let fill = |queue: &WorkQueue<_>| queue.replace(self.surplus().into_iter().map(work));
         let more = async || sleep(POLL_INTERVAL).await;
@@ -70,7 +70,7 @@ impl PausedHistory {
     /// Deletes a Job, and logs the result. If the deletion has worked, the index won't name the Job
     /// any more.
     async fn delete(&self, lease: Lease<ObjectWork<Paused>>) {
-        let Paused { namespace, name, .. } = &lease.work.of;
+        let Paused { namespace, name, .. } = &lease.work.0.facts;
         match self.try_to_delete(&lease).await {
             Ok(Some((cron_job, job))) => {
                 let most = self.handles.config.get().paused_history_limit.unwrap_or_default();
@@ -97,7 +97,7 @@ impl PausedHistory {
         &self,
         lease: &Lease<ObjectWork<Paused>>,
     ) -> Result<Option<(OwnerReference, ObjectReference)>, ApiError> {
-        let Paused { namespace, name, uid, source, .. } = &lease.work.of;
+        let Paused { namespace, name, uid, source, .. } = &lease.work.0.facts;
         let Handles { objects, cluster, config, gate, .. } = &*self.handles;
         let Some(kind) = cluster.kind(*source) else { return Ok(None) };
         let job = refer(&kind.api_version, &kind.kind, name, uid);

@@ -2,28 +2,23 @@
 
 use std::fmt::Debug;
 
-use tenure_index::Uid;
+use tenure_index::{ObjectFacts, Uid};
 use tenure_service::work::Work;
 
 /// An object to handle. Objects of a namespace go by arrival.
 #[derive(Debug)]
-pub struct ObjectWork<T> {
-    pub uid: Uid,
-    pub namespace: String,
-    /// The facts about the object, as the index has them.
-    pub of: T,
-}
+pub struct ObjectWork<T>(pub ObjectFacts<T>);
 
 impl<T: Debug> Work for ObjectWork<T> {
     type Key = Uid;
     type Rank = ();
 
     fn key(&self) -> Uid {
-        self.uid
+        self.0.uid
     }
 
     fn namespace(&self) -> &str {
-        &self.namespace
+        &self.0.namespace
     }
 
     fn rank(&self) {}

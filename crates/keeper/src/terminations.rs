@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::api::DeleteParams;
-use tenure_index::{Overlong, Uid};
+use tenure_index::{ObjectFacts, Overlong, Uid};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
@@ -36,8 +36,7 @@ impl Terminations {
         let fill = |queue: &WorkQueue<_>| {
             let (now, longest) = (self.handles.now(), self.handles.longest_termination);
             let overlong = self.handles.cluster.with(|index| index.overlong(now, longest));
-            let work = |pod: Overlong| ObjectWork { uid: pod.uid, namespace: pod.namespace.clone(), of: pod };
-            queue.replace(overlong.into_iter().map(work));
+            queue.replace(overlong.into_iter().map(ObjectWork));
         };
         let more = async || sleep(POLL_INTERVAL).await;
         poller.run(fill, more, async |lease| self.shorten(lease).await, || {}).await;
@@ -45,9 +44,9 @@ impl Terminations {
 
     /// Shortens the grace period of one pod, and logs the result.
     async fn shorten(&self, lease: Lease<ObjectWork<Overlong>>) {
-        let Overlong { namespace, name, .. } = &lease.work.of;
+        let ObjectFacts { namespace, name, .. } = &lease.work.0;
         match self.try_to_shorten(&lease).await {
-            Ok(Some(Overlong { left, allowed, .. })) => {
+            Ok(Some(Overlong { left, allowed })) => {
                 self.handles.metrics.shortened.inc();
                 let (left, allowed) = (left.as_secs(), allowed.as_secs());
                 info!(%namespace, pod = %name, left, allowed, "Shortened the grace period of a pod past its ceiling");
@@ -63,13 +62,13 @@ impl Terminations {
         lease.again(POLL_INTERVAL);
     }
 
-    /// Deletes a pod again with the grace period that is allowed, and returns the pod. None: right
+    /// Deletes a pod again with the grace period that is allowed, and returns its times. None: right
     /// before the write, the pod doesn't terminate for too long, or the watches aren't fresh.
     async fn try_to_shorten(
         &self,
         lease: &Lease<ObjectWork<Overlong>>,
     ) -> Result<Option<Overlong>, ApiError> {
-        let Overlong { uid, namespace, name, .. } = &lease.work.of;
+        let ObjectFacts { uid, namespace, name, .. } = &lease.work.0;
         let mut terminating = refer("v1", "Pod", name, "");
         let found = lease.watch(self.handles.objects.get(namespace, &terminating)).await?.metadata.uid;
         terminating.uid = found.filter(|found| Uid::of(found) == *uid).ok_or(ApiError::NotFound)?;
@@ -79,12 +78,13 @@ impl Terminations {
         }
         let (now, longest) = (self.handles.now(), self.handles.longest_termination);
         let pod = self.handles.cluster.with(|index| index.overlong_pod(*uid, now, longest));
-        if let Some(Overlong { allowed, .. }) = &pod {
+        let times = pod.map(|pod| pod.facts);
+        if let Some(Overlong { allowed, .. }) = &times {
             let grace_period_seconds = Some(allowed.as_secs().try_into().unwrap_or(u32::MAX));
             let how = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
             lease.watch(self.handles.objects.delete(namespace, &terminating, None, how)).await?;
         }
-        Ok(pod)
+        Ok(times)
     }
 }
 

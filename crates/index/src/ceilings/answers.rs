@@ -55,15 +55,28 @@ pub struct CeilingCounts {
     pub past_end: usize,
 }
 
-/// A bound pod that lacks evidence about its run. The keeper's `evidence` task writes the evidence.
+/// An object that the keeper is to write, with the facts on which the write depends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectFacts<T> {
+    /// The object's uid.
+    pub uid: Uid,
+    /// The object's namespace. Empty: the object is cluster-scoped.
+    pub namespace: ArcStr,
+    /// The object's name.
+    pub name: Box<str>,
+    /// The facts.
+    pub facts: T,
+}
+
+impl<T> ObjectFacts<T> {
+    pub(super) fn of_pod(uid: Uid, pod: &ManagedPod, facts: T) -> Self {
+        Self { uid, namespace: pod.namespace.clone(), name: pod.name.clone(), facts }
+    }
+}
+
+/// The evidence that a bound pod lacks about its run. The keeper's `evidence` task writes the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingEvidence {
-    /// The pod's uid.
-    pub uid: Uid,
-    /// The pod's namespace.
-    pub namespace: String,
-    /// The pod's name.
-    pub name: String,
     /// The value of annotation `tenure.dev/evidence` to write.
     pub evidence: Evidence,
     /// True if the evidence says what ends the run. False: nothing ends the run, or the evidence says
@@ -293,28 +306,30 @@ impl CeilingIndex {
 
     /// Returns the bound pods on which evidence is to be written: no other object in the cluster
     /// shows any more what ends their run.
-    pub fn missing_evidence(&mut self) -> Vec<MissingEvidence> {
+    pub fn missing_evidence(&mut self) -> Vec<ObjectFacts<MissingEvidence>> {
         self.reschedule();
         let missing = self.reader.deadlines.lacking_evidence();
-        let of = |(uid, pod): (Uid, &ManagedPod)| MissingEvidence {
-            uid,
-            namespace: pod.namespace.as_str().into(),
-            name: pod.name.as_ref().into(),
-            evidence: pod.evidence(),
-            bounds_run: pod.is_bounded_by_evidence(),
+        let of = |(uid, pod): (Uid, &ManagedPod)| {
+            let bounds_run = pod.is_bounded_by_evidence();
+            ObjectFacts::of_pod(uid, pod, MissingEvidence { evidence: pod.evidence(), bounds_run })
         };
         missing.map(of).collect()
     }
 
     /// Returns the pods that terminate for longer than `longest` after both their ceiling was
     /// reached and their deletion was requested.
-    pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
+    pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<ObjectFacts<Overlong>> {
         let uids: Vec<Uid> = self.reader.terminating.0.keys().copied().collect();
         uids.into_iter().filter_map(|uid| self.overlong_pod(uid, now, longest)).collect()
     }
 
     /// Returns the pod with this uid, if [`overlong`](Self::overlong) returns it at `now`.
-    pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
+    pub fn overlong_pod(
+        &mut self,
+        uid: Uid,
+        now: Timestamp,
+        longest: SignedDuration,
+    ) -> Option<ObjectFacts<Overlong>> {
         self.reader.terminating.overlong(&mut self.objects, uid, now, longest)
     }
 

@@ -45,7 +45,7 @@ fn world() -> CeilingIndex {
 fn missing(index: &mut CeilingIndex) -> Option<Evidence> {
     let mut missing = index.missing_evidence();
     assert!(missing.len() <= 1, "{missing:?}");
-    missing.pop().map(|of| of.evidence)
+    missing.pop().map(|of| of.facts.evidence)
 }
 
 /// Evidence of a queue.

@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 
-use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     expiry::Family,
@@ -13,18 +12,12 @@ use tenure_policy::{
     tree::QueueId,
 };
 
-use super::CeilingIndex;
+use super::{CeilingIndex, ObjectFacts};
 use crate::{Uid, deadlines::ManagedPod};
 
-/// A pod whose marks are to change.
+/// The change that the marks of a pod need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleMarks {
-    /// The pod's uid.
-    pub uid: Uid,
-    /// The pod's namespace.
-    pub namespace: ArcStr,
-    /// The pod's name.
-    pub name: Box<str>,
     /// True if a floor protects the pod now.
     pub is_protected: bool,
 }
@@ -32,7 +25,7 @@ pub struct StaleMarks {
 impl CeilingIndex {
     /// Returns the pods whose marks for autoscalers are to change at `now`. None for `floors`: no
     /// pod is to have marks.
-    pub fn stale_marks(&mut self, floors: Option<&Floors>, now: Timestamp) -> Vec<StaleMarks> {
+    pub fn stale_marks(&mut self, floors: Option<&Floors>, now: Timestamp) -> Vec<ObjectFacts<StaleMarks>> {
         self.reschedule();
         let mut known = HashMap::new();
         let mut is_protected = |uid: Uid, pod: &ManagedPod| {
@@ -45,8 +38,7 @@ impl CeilingIndex {
         for (uid, pod) in self.reader.deadlines.iter() {
             let is_protected = is_protected(uid, pod).is_some();
             if pod.marks.are_stale(is_protected) {
-                let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
-                stale.push(StaleMarks { uid, namespace, name, is_protected });
+                stale.push(ObjectFacts::of_pod(uid, pod, StaleMarks { is_protected }));
             }
         }
         stale
@@ -97,7 +89,7 @@ mod tests {
         let floors = Floors::default();
         let stale = index.stale_marks(is_on.then_some(&floors), at(now));
         let mut stale: Vec<_> =
-            stale.into_iter().map(|pod| (pod.name.as_ref().to_owned(), pod.is_protected)).collect();
+            stale.into_iter().map(|pod| (pod.name.as_ref().to_owned(), pod.facts.is_protected)).collect();
         stale.sort();
         stale
     }

@@ -14,7 +14,7 @@ use tenure_types::projection;
 
 use super::{CeilingIndex, limits};
 use crate::{
-    Uid,
+    ObjectFacts, Uid,
     counted::CountedWorkload,
     hand_backs::OwedHandBack,
     paused::{DueReturn, Paused},
@@ -85,7 +85,7 @@ impl CeilingIndex {
     }
 
     /// Returns the owners whose fields are to be handed back to their field managers, in no order.
-    pub fn hand_backs(&self) -> Vec<OwedHandBack> {
+    pub fn hand_backs(&self) -> Vec<ObjectFacts<OwedHandBack>> {
         self.objects.hand_backs.all().cloned().collect()
     }
 

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;
 use tenure_types::projection;
 
-use super::SeenPod;
+use super::{ObjectFacts, SeenPod};
 use crate::{Uid, cluster::ClusterObjects, deadlines::ManagedPod, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
@@ -20,19 +20,12 @@ pub struct Terminating(pub UidMap<Termination>);
 #[derive(Debug)]
 pub struct Termination {
     pod: SeenPod,
-    name: Box<str>,
     times: DeletionTimes,
 }
 
-/// A pod past its ceiling that terminates for longer than is allowed.
+/// The times of a pod past its ceiling that terminates for longer than is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlong {
-    /// The pod's uid.
-    pub uid: Uid,
-    /// The pod's namespace.
-    pub namespace: String,
-    /// The pod's name.
-    pub name: String,
     /// The rest of the pod's grace period, in whole seconds.
     pub left: SignedDuration,
     /// The rest that is allowed, in whole seconds: at least one, and less than `left`.
@@ -56,9 +49,8 @@ impl Terminating {
         let is_over = pod.is_finished() || is_exempt;
         let known = known.as_ref().map(|known| &known.pod.pod).or(running);
         let seen = Some(pod).filter(|_| !is_over).and_then(|pod| SeenPod::read_by(pod, objects, known));
-        let Some(seen) = seen else { return };
-        let name = pod.metadata.name.as_deref().unwrap_or_default().into();
-        self.0.insert(uid, Termination { pod: seen, name, times });
+        let Some(pod) = seen else { return };
+        self.0.insert(uid, Termination { pod, times });
     }
 
     /// Returns the record of a terminating pod.
@@ -75,19 +67,15 @@ impl Terminating {
         uid: Uid,
         now: Timestamp,
         longest: SignedDuration,
-    ) -> Option<Overlong> {
+    ) -> Option<ObjectFacts<Overlong>> {
         let of = self.0.get(&uid)?;
         let expired = of.expired_by(objects, now)?;
         let whole = |left: SignedDuration| SignedDuration::from_secs(left.as_secs());
         let until = of.times.asked.max(expired).checked_add(longest).ok()?;
-        let overlong = (of.times.until > until && now < of.times.until).then(|| Overlong {
-            uid,
-            namespace: of.pod.pod.namespace.as_str().into(),
-            name: of.name.as_ref().into(),
-            left: whole(of.times.until.duration_since(now)),
-            allowed: whole(until.duration_since(now)).max(LEAST_GRACE),
-        });
-        overlong.filter(|of| of.allowed < of.left)
+        let left = whole(of.times.until.duration_since(now));
+        let allowed = whole(until.duration_since(now)).max(LEAST_GRACE);
+        let is_overlong = of.times.until > until && now < of.times.until && allowed < left;
+        is_overlong.then(|| ObjectFacts::of_pod(uid, &of.pod.pod, Overlong { left, allowed }))
     }
 
     /// Returns the number of pods past their ceiling whose grace period is over.

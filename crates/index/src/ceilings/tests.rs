@@ -146,7 +146,10 @@ fn a_pod_past_its_ceiling_terminates_no_longer_than_is_allowed() {
         let overlong = index.overlong(at(now), longest);
         let alone = index.overlong_pod(Uid::of("a"), at(now), longest);
         assert_eq!(alone.as_ref(), overlong.first(), "the same pod by its uid");
-        overlong.into_iter().map(|of| (of.left.as_secs(), of.allowed.as_secs())).collect::<Vec<_>>()
+        overlong
+            .into_iter()
+            .map(|of| (of.facts.left.as_secs(), of.facts.allowed.as_secs()))
+            .collect::<Vec<_>>()
     };
     // deleted at 40, before its ceiling, for a thousand seconds
     index.apply_pod(&pod("a", &terminating(1_040, 1_000)));

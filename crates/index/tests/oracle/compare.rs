@@ -135,7 +135,7 @@ impl Pair {
         let mut model: Vec<_> =
             model.into_iter().map(|(pod, of)| (wire::uid(pod), wire::written(of))).collect();
         let written = self.index.missing_evidence().into_iter();
-        let mut index: Vec<_> = written.map(|of| (of.uid, of.evidence)).collect();
+        let mut index: Vec<_> = written.map(|of| (of.uid, of.facts.evidence)).collect();
         model.sort_by_key(|(uid, _)| *uid);
         index.sort_by_key(|(uid, _)| *uid);
         same("missing evidence", &index, &model)?;
@@ -146,8 +146,9 @@ impl Pair {
             model.into_iter().map(|of| (wire::uid(of.uid), of.left.min(ENDLESS), of.allowed)).collect();
         let longest = SignedDuration::from_secs(LONGEST_GRACE);
         let index = self.index.overlong(timestamp(self.model.now), longest).into_iter();
-        let mut index: Vec<_> =
-            index.map(|of| (of.uid, of.left.as_secs().min(ENDLESS), of.allowed.as_secs())).collect();
+        let mut index: Vec<_> = index
+            .map(|of| (of.uid, of.facts.left.as_secs().min(ENDLESS), of.facts.allowed.as_secs()))
+            .collect();
         model.sort_unstable();
         index.sort_unstable();
         same("overlong", &index, &model)

@@ -56,7 +56,8 @@ fn an_executor_ends_with_its_driver_also_when_that_is_gone() {
         assert_eq!(index.missing_evidence().len(), 0, "the driver shows it");
         index.delete_pod(Uid::of("driver"));
         assert_eq!((end(&mut index, &executor), index.next_expiry()), (Some(at(100)), Some(at(100))));
-        let missing: Vec<Evidence> = index.missing_evidence().into_iter().map(|of| of.evidence).collect();
+        let missing: Vec<Evidence> =
+            index.missing_evidence().into_iter().map(|of| of.facts.evidence).collect();
         assert_eq!(missing, [Evidence { since: Some(at(0)), ..Evidence::default() }]);
     }
 }

@@ -278,7 +278,7 @@ fn a_group_that_is_made_again_with_another_queue_gives_its_pods_no_more_time() {
         next.apply_extension(&extension("e", "ns", "job", "Granted"));
         assert_eq!(end(&mut next, &pod), at("2026-01-01T00:30:00Z"), "{evidence}");
         if let Some(missing) = next.missing_evidence().pop() {
-            evidence = serde_json::to_value(missing.evidence).unwrap();
+            evidence = serde_json::to_value(missing.facts.evidence).unwrap();
         }
     }
     let expected = json!({"queues": {"scheduling.run.ai": "generous"}, "extensions": ["q"]});

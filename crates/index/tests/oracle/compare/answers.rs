@@ -154,7 +154,7 @@ impl Pair {
         )?;
         let (floors, now) = (wire::floors(&model.config), timestamp(model.now));
         let marks = index.stale_marks(Some(&floors), now);
-        let given: BTreeMap<_, _> = marks.into_iter().map(|of| (of.uid, of.is_protected)).collect();
+        let given: BTreeMap<_, _> = marks.into_iter().map(|of| (of.uid, of.facts.is_protected)).collect();
         let marked = model.marked();
         same("marks", &given, &marked.into_iter().map(|uid| (wire::uid(uid), true)).collect())?;
         let given = index.tally(&floors, now);
