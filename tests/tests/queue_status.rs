@@ -29,7 +29,8 @@ async fn world() -> &'static World {
     WORLD.get_or_try_init(start).await.unwrap()
 }
 
-/// A cluster whose keepers a test starts and ends. One test at a time has it, and no keeper runs at first.
+/// A cluster whose keepers a test starts and ends. One test at a time has it. At first no keeper runs, and there is no queue:
+/// a test counts the writes of all queues.
 async fn own_keepers() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let start = async || {
@@ -39,6 +40,7 @@ async fn own_keepers() -> MutexGuard<'static, World> {
     };
     let world = WORLD.get_or_try_init(start).await.unwrap().lock().await;
     world.tenure.stop_keeper().await.unwrap();
+    world.cluster.kubectl(&["delete", V3, "--all"]).await.unwrap().success().unwrap();
     world
 }
 
