@@ -15,6 +15,7 @@ use tenure_policy::{
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
+    log::with_causes,
     work::{Lease, WorkLimits, WorkQueue},
 };
 use tokio::time::sleep;
@@ -73,12 +74,10 @@ impl HandBackController {
             Ok(true) => info!(%namespace, owner, "Handed fields back to their field managers"),
             Ok(false) => {}
             Err(error) => {
-                let failure = lease.failure(&error);
-                if let Some(error) = &failure {
-                    warn!(%namespace, owner, error, "Failed to hand fields back to their managers: will try again");
-                }
                 // an owner that changes all the time must not use up the limit of writes
-                if failure.is_some() || matches!(error, ApiError::Stale(_)) {
+                let changes = || matches!(error, ApiError::Stale(_)).then(|| with_causes(&error));
+                if let Some(error) = lease.failure(&error).or_else(changes) {
+                    warn!(%namespace, owner, error, "Failed to hand fields back to their managers: will try again");
                     return lease.failed();
                 }
             }
