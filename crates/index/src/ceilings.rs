@@ -48,6 +48,7 @@ use crate::{
     Uid,
     cluster::{ClusterIndex, ClusterModel, ClusterObjects, PendingChanges},
     deadlines::{Deadlines, ManagedPod, RetryAfter},
+    own::Doubts,
 };
 
 /// The settings of a [`CeilingIndex`], which the keeper and the plugin take from their
@@ -135,6 +136,7 @@ impl CeilingIndex {
         let mut index = Self::default();
         index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
         index.objects.gangs.serve_keeper();
+        index.objects.interner.own.labelled = Some(Doubts::default());
         index.objects.owners.makers = Some(index.objects.interner.kinds.makers());
         index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
         index.configure(settings);

@@ -7,7 +7,7 @@
 //! notes of each namespace are bounded.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
@@ -39,9 +39,12 @@ const MOST_FAILURES: u8 = 10;
 /// forgotten.
 const NAMESPACES: usize = 4_096;
 
-/// The most pods, and the most owners, that are to be looked at again. Further pods and owners are
-/// looked at after their next change.
-const DOUBTFUL: usize = 4_096;
+/// The most pods, and the most owners, of a namespace that are to be looked at again. Further ones
+/// are looked at after their next change.
+const DOUBTFUL: usize = 512;
+
+/// Objects that are to be looked at again, by namespace.
+pub type Doubts<T> = BTreeMap<Box<str>, BTreeMap<Uid, T>>;
 
 /// The kind of an object that bears annotation `tenure.dev/max-duration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +133,9 @@ pub struct OwnCeilings {
     by_namespace: BTreeMap<String, IneffectiveNotes>,
     /// Pods whose own ceiling seemed to be longer than that of their queue, or whose queue seemed
     /// not to exist. They are looked at again before notes are taken.
-    pub doubtful: HashSet<Uid>,
-    /// New owners with the label of a queue.
-    pub labelled: BTreeMap<Uid, LabelledOwner>,
+    pub doubtful: Doubts<()>,
+    /// New owners with the label of a queue. None: in the webhook, which takes no notes.
+    pub labelled: Option<Doubts<LabelledOwner>>,
 }
 
 #[derive(Debug, Default)]
@@ -187,18 +190,21 @@ impl OwnCeilings {
         let is_labelled =
             labels.is_some_and(|all| keys::QUEUE_LABELS.iter().any(|key| all.contains_key(*key)));
         let Some(created) = metadata.creation_timestamp.as_ref().filter(|_| is_labelled) else { return };
-        if self.labelled.len() < DOUBTFUL {
-            let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-            let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
-            self.labelled.insert(uid, LabelledOwner { source, namespace, name, created: created.0 });
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
+        self.keep_labelled(uid, LabelledOwner { source, namespace, name, created: created.0 });
+    }
+
+    /// Has an owner with the label of a queue looked at.
+    pub fn keep_labelled(&mut self, uid: Uid, owner: LabelledOwner) {
+        if let Some(labelled) = &mut self.labelled {
+            add(labelled, owner.namespace.clone(), uid, owner);
         }
     }
 
-    /// Has a pod looked at again whose own ceiling or queue seems to have no effect.
-    pub fn doubt(&mut self, pod: Uid) {
-        if self.doubtful.len() < DOUBTFUL {
-            self.doubtful.insert(pod);
-        }
+    /// Has a pod of a namespace looked at again whose own ceiling or queue seems to have no effect.
+    pub fn doubt(&mut self, namespace: &str, pod: Uid) {
+        add(&mut self.doubtful, namespace.into(), pod, ());
     }
 
     /// Keeps a note to be reported. A value that is remembered is dropped, and so is a note beyond
@@ -251,6 +257,14 @@ impl OwnCeilings {
         let wait = RETRY.after(ineffective.failures.into());
         let not_before = Some(now.checked_add(wait).unwrap_or(Timestamp::MAX));
         self.keep(WaitingNote { note: IneffectiveValue { failures, ..ineffective }, not_before });
+    }
+}
+
+/// Adds an object that is to be looked at again. An object beyond its namespace's limit is dropped.
+fn add<T>(doubts: &mut Doubts<T>, namespace: Box<str>, uid: Uid, object: T) {
+    let of_namespace = doubts.entry(namespace).or_default();
+    if of_namespace.len() < DOUBTFUL {
+        of_namespace.insert(uid, object);
     }
 }
 

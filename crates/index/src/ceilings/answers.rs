@@ -255,13 +255,14 @@ impl CeilingIndex {
         self.reschedule();
         self.note_labels(now);
         let Self { objects, reader } = self;
-        for uid in std::mem::take(&mut objects.interner.own.doubtful) {
+        let doubtful = std::mem::take(&mut objects.interner.own.doubtful);
+        for (uid, ()) in doubtful.into_values().flatten() {
             let Some(pod) = reader.deadlines.get(uid) else { continue };
             let ineffective = limits::ineffective(objects, uid, pod);
             let without_queue = limits::without_queue(objects, uid, pod);
             let age = now.duration_since(time(pod.created));
             if without_queue.is_some() && age < SETTLED {
-                objects.interner.own.doubt(uid);
+                objects.interner.own.doubt(&pod.namespace, uid);
             }
             let without_queue = without_queue.filter(|_| (SETTLED..OF_LATE).contains(&age));
             ineffective.into_iter().chain(without_queue).for_each(|of| objects.interner.own.note(of));
@@ -284,10 +285,11 @@ impl CeilingIndex {
 
     /// Adds notes about the owners that have the label of a queue, and no pod in a queue.
     fn note_labels(&mut self, now: Timestamp) {
-        for (uid, owner) in std::mem::take(&mut self.objects.interner.own.labelled) {
+        let labelled = self.objects.interner.own.labelled.as_mut().map(std::mem::take);
+        for (uid, owner) in labelled.unwrap_or_default().into_values().flatten() {
             let age = now.duration_since(owner.created);
             if age < SETTLED {
-                self.objects.interner.own.labelled.insert(uid, owner);
+                self.objects.interner.own.keep_labelled(uid, owner);
             } else if age < OF_LATE && self.pods_under(&owner.namespace, uid).next().is_none() {
                 let LabelledOwner { source, namespace, name, .. } = owner;
                 let (bearer, why) = (AnnotatedKind::Owner(source), IneffectiveReason::LabelOnOwner);
@@ -491,6 +493,29 @@ pub mod tests {
             }
             assert_eq!(index.take_ineffective(10, at("01:05")).is_empty(), exists);
         }
+    }
+
+    #[test]
+    fn a_namespace_full_of_values_without_effect_crowds_out_no_other() {
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        let mut index = CeilingIndex::new(CeilingOptions::default());
+        let named = |namespace: &str, name: String| {
+            json!({
+                "name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"),
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"kai.scheduler/queue": "gone"},
+            })
+        };
+        for (namespace, count) in [("flood", 5_000), ("quiet", 1)] {
+            for number in 0..count {
+                let pod = json!({"metadata": named(namespace, format!("pod-{number}"))});
+                index.apply_pod(&serde_json::from_value(pod).unwrap());
+                let owner = named(namespace, format!("job-{number}"));
+                index.apply_owner(0, &serde_json::from_value(owner).unwrap());
+            }
+        }
+        let notes = (0..2).flat_map(|_| index.take_ineffective(10, now)).collect::<Vec<_>>();
+        let quiet = notes.iter().filter(|note| note.namespace == "quiet");
+        assert_eq!(quiet.map(|note| note.name.as_str()).collect::<Vec<_>>(), ["job-0", "pod-0"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn deadlines(
     let standing = standing(objects, uid, pod);
     let is_ignored = ignored_own(objects, &standing).is_some();
     if is_ignored || unknown_queue(objects, &standing).is_some() {
-        objects.interner.own.doubt(uid);
+        objects.interner.own.doubt(&pod.namespace, uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
     let must_be_ready = pods_ready_rules(objects, pods_ready, &standing).is_some();
