@@ -44,6 +44,8 @@ pub struct Gangs {
     members: UidMap<Box<GroupMember>>,
     /// Groups whose start must be computed.
     changed: HashSet<GroupKey>,
+    /// Changed groups that have named another queue or own ceiling since: their pods are moved.
+    renamed: HashSet<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start, or another lack of ready pods, than
     /// before.
     moved: HashSet<Uid>,
@@ -186,7 +188,7 @@ impl Gangs {
         let before = says(gang);
         gang.put(group, &self.members);
         if says(gang) != before {
-            self.moved.extend(gang.members());
+            self.renamed.insert(key.clone());
         }
         self.changed.insert(key.clone());
         self.prune(key);
@@ -206,10 +208,11 @@ impl Gangs {
 
     /// Computes the starts that may have changed, and the lack of ready pods.
     pub fn compute(&mut self) {
-        let Self { by_key, members, changed, moved, stamps, formation, .. } = self;
+        let Self { by_key, members, changed, renamed, moved, stamps, formation, .. } = self;
+        let renamed = std::mem::take(renamed);
         for key in std::mem::take(changed) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
-            if gang.compute(members, *formation) {
+            if gang.compute(members, *formation) || renamed.contains(&key) {
                 moved.extend(gang.members());
             }
             if let Some(keeper) = &mut gang.keeper {

@@ -247,6 +247,19 @@ fn a_gang_is_evicted_only_when_fewer_are_ready_than_it_takes() {
 }
 
 #[test]
+fn the_pods_of_a_gang_whose_shape_changes_again_and_again_count_towards_the_last_one() {
+    let mut index = index(waiting("10s"));
+    gang_of_two(&mut index);
+    group(&mut index, "group-of-job", 1);
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    index.apply_pod(&pod("b", "job", Is::Scheduled(0)));
+    gang_of_two(&mut index);
+    assert_eq!(due(&mut index), Some(10));
+    index.apply_pod(&pod("b", "job", Is::Ready));
+    assert_eq!(due(&mut index), None);
+}
+
+#[test]
 fn a_gang_that_was_ready_has_its_recovery_when_its_pods_are_replaced_one_after_the_other() {
     for (recovery, expected) in [(Value::Null, None), (json!("1m"), Some(9_240))] {
         let mut index = index(json!({"waitForPodsReady": {"timeout": "5m", "recoveryTimeout": recovery}}));

@@ -62,6 +62,9 @@ struct ObservedRun {
     start: Option<Timestamp>,
     /// True if the present pods may show an earlier start.
     grown: bool,
+    /// True if the group's shape has changed since the start was last computed. A tenant may change
+    /// it at any rate: until then, another change of the shape reads no pods.
+    reshaped: bool,
 }
 
 /// A list of pods has begun, and none of the members that were active before it has been seen since:
@@ -254,22 +257,39 @@ impl Gang {
     /// Sets another version of the group, or another group of its name. None for `group`: it is
     /// gone.
     pub fn put(&mut self, group: Option<Box<GroupRecord>>, members: &UidMap<Box<GroupMember>>) {
-        self.show(members);
-        let is_same = |new: &GroupRecord| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
-        if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
+        let (known, new) = (self.group.as_deref(), group.as_deref());
+        let is_same = known.zip(new).is_some_and(|(known, new)| known.uid == new.uid);
+        let is_reshaped = new.is_some_and(|new| known.is_none_or(|known| known.shape != new.shape));
+        let is_first = is_reshaped && !self.shown.reshaped;
+        if is_same && is_first {
+            // the evidence under the shape that was last looked at
+            self.show(members);
+        }
+        if self.active > 0 && self.fixed.is_none() && !is_same {
             self.fixed = self.group.as_deref().map(|known| Box::new((known.queue.clone(), known.created)));
         }
-        let known = std::mem::replace(&mut self.group, group);
-        let (before, after) = (known.as_deref(), self.group.as_deref());
-        if before.map(|group| &group.uid) != after.map(|group| &group.uid) {
+        self.group = group;
+        if !is_same {
             // the shape of another group says nothing about this one
             (self.shown.start, self.shown.grown) = (None, true);
         }
-        if let Some(group) = after.filter(|after| before.is_none_or(|before| before.shape != after.shape)) {
-            self.shown.grown = true;
+        if is_reshaped {
+            (self.shown.grown, self.shown.reshaped) = (true, true);
             if let Some(keeper) = &mut self.keeper {
-                keeper.readiness.count(&group.shape, live(&self.members, members));
+                keeper.readiness.is_stale = true;
             }
+        }
+        if is_first {
+            self.recount(members);
+        }
+    }
+
+    /// Counts the ready pods again if the counts are those of another shape.
+    fn recount(&mut self, members: &UidMap<Box<GroupMember>>) {
+        if let (Some(keeper), Some(group)) = (&mut self.keeper, &self.group)
+            && keeper.readiness.is_stale
+        {
+            keeper.readiness.count(&group.shape, live(&self.members, members));
             self.remember();
         }
     }
@@ -296,6 +316,8 @@ impl Gang {
     /// Computes the start and the lack of ready pods. Returns true if either has changed.
     pub fn compute(&mut self, members: &UidMap<Box<GroupMember>>, formation: LongestFormation) -> bool {
         self.show(members);
+        self.shown.reshaped = false;
+        self.recount(members);
         let start = self.run(formation).and_then(|run| run.start());
         let started_elsewhen = std::mem::replace(&mut self.start, start) != start;
         let shown = self.shown_lacking(members);

@@ -27,6 +27,8 @@ pub struct RunReadiness {
     attained: Option<Box<AttainedCounts>>,
     /// Pods that are ready or were.
     known: GangCounts,
+    /// True if the counts are those of another shape. They count no pods until all are counted again.
+    pub is_stale: bool,
     /// The memory of the run: if it was ready, and the time since which it isn't.
     pub memory: RunMemory,
     /// The creation of the first pod of this run, or of the pods that wait for one, whether or not
@@ -41,6 +43,7 @@ impl RunReadiness {
     pub fn count<'m>(&mut self, shape: &GangShape, members: impl Iterator<Item = &'m GroupMember>) {
         let none = shape.counts(0, |_| 0);
         (self.all, self.ready, self.known, self.attained) = (none.clone(), none.clone(), none, None);
+        self.is_stale = false;
         for member in members {
             self.replace(shape, None, Some(member));
         }
@@ -48,6 +51,9 @@ impl RunReadiness {
 
     /// Counts `new` in place of `old`. None: the pod joins or leaves.
     pub fn replace(&mut self, shape: &GangShape, old: Option<&GroupMember>, new: Option<&GroupMember>) {
+        if self.is_stale {
+            return;
+        }
         let [old, new] = [old, new].map(|member| member.map(|of| (of.number(shape), of.readiness.get())));
         if old.map(|(number, _)| number) != new.map(|(number, _)| number) {
             self.attained = None;
@@ -78,7 +84,10 @@ impl RunReadiness {
     /// Remembers if the run is ready, or was. Tenants' pods may get ready and lose that at any rate,
     /// so this goes by the counts, and looks at no pods.
     pub fn remember(&mut self, shape: &GangShape) {
-        let Self { all, ready, known, attained, memory, .. } = self;
+        let Self { all, ready, known, attained, memory, is_stale, .. } = self;
+        if *is_stale {
+            return;
+        }
         let lacks_none = || {
             // most runs that lack ready pods have fewer than the minimum of all pods
             ready.total() >= shape.minimum.min(all.total())

@@ -134,6 +134,22 @@ fn members_are_read_for_a_start_only_if_enough_run_and_one_was_scheduled_before_
 }
 
 #[test]
+fn a_shape_that_changes_again_and_again_keeps_the_start_of_the_last_look_and_shows_no_other() {
+    let mut index = with_group(2);
+    assert_eq!(start(&mut index), None);
+    for (uid, scheduled) in [("a", 5), ("b", 9)] {
+        index.apply_pod(&pod(uid, 0, Some(scheduled)));
+    }
+    // the members are read under the first shape and the last, and not under those in between
+    for (version, min_member) in [(2, 7), (3, 1), (4, 7)] {
+        index.apply_group(RUNAI, &group("u", version, None, &json!({"minMember": min_member})));
+    }
+    assert_eq!(start(&mut index), Some(9));
+    index.apply_group(RUNAI, &group("u", 5, None, &json!({"minMember": 1})));
+    assert_eq!(start(&mut index), Some(5));
+}
+
+#[test]
 fn pods_may_come_before_their_group() {
     let mut index = index("100s");
     index.apply_pod(&pod("a", 0, Some(5)));
