@@ -7,7 +7,7 @@ mod kinds;
 mod server;
 mod target;
 
-use std::fmt::Debug;
+use std::{collections::HashMap, fmt::Debug};
 
 use anyhow::{Error, Result};
 use futures::{
@@ -22,7 +22,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_policy::kueue::{self, Lookup};
+use tenure_policy::{
+    kueue::{self, Lookup},
+    pause::OwnerObject,
+};
 use tenure_types::{
     keys,
     projection::{Owner, Pod, WholeObject},
@@ -47,6 +50,9 @@ pub const OURS: &str = "app.kubernetes.io/part-of=tenure";
 /// The field selector of pods that haven't ended: a command has nothing to say about the others,
 /// and old clusters are full of them.
 pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Owners by name, each with true if it has ended.
+pub type OwnersByName = HashMap<String, (ObjectMeta, bool)>;
 
 /// A cluster as the user of the plugin reaches it: the client, the kinds that it serves, and its
 /// clock.
@@ -145,6 +151,23 @@ impl ClusterReader {
         let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
         let Some(kind) = kind else { return Ok(None) };
         kind.api(&self.client, Some(namespace)).get_opt(&owner.name).await
+    }
+
+    /// Lists the objects that [`find_owner`](Self::find_owner) finds for objects in a namespace.
+    pub async fn list_owners(&self, namespace: &str, api_version: &str, kind: &str) -> Result<OwnersByName> {
+        let Some(kind) = self.kinds.version(api_version, kind) else { return Ok(OwnersByName::new()) };
+        let mut pages = objects::<WholeObject>(kind.api(&self.client, Some(namespace)), None);
+        let mut owners = OwnersByName::new();
+        while let Some(page) = pages.try_next().await.map_err(|error| cannot_list(kind, error))? {
+            owners.extend(page.into_iter().filter_map(|WholeObject { metadata, mut value }| {
+                // the items of some lists don't say their kind
+                let kind = [("apiVersion", &kind.resource.api_version), ("kind", &kind.resource.kind)];
+                let kind = kind.map(|(key, text)| (key.to_owned(), Value::from(text.as_str())));
+                value.as_object_mut()?.extend(kind);
+                Some((metadata.name.clone()?, (metadata, OwnerObject(&value).is_finished())))
+            }));
+        }
+        Ok(owners)
     }
 
     /// Returns Kueue's Workloads that a lookup asks for. Leaves out those that can't be read, with a

@@ -5,7 +5,7 @@
 //! that can't be read counts as forbidden, never as absent.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     iter,
     time::{Duration, Instant},
 };
@@ -13,18 +13,25 @@ use std::{
 use anyhow::Result;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family, pause::OwnerObject};
 use tenure_types::{extension, selector::Selector};
 
 use super::{row::WorkloadRow, view::ListView};
 use crate::{
-    cluster::{AT_ONCE, ClusterReader, ConnectArgs, ResourceKind, ResourceKinds, explain, is_forbidden},
+    cluster::{
+        AT_ONCE, ClusterReader, ConnectArgs, OwnersByName, ResourceKind, ResourceKinds, explain, is_forbidden,
+    },
     print::{warn, with_causes},
     snapshot::{NotListed, Snapshot},
 };
 
 /// The number of owners that are read one by one before the climbs continue with the answers.
 const ROUND: usize = 64;
+
+/// The most owners of a kind in a namespace that are read one by one. Any tenant may name thousands:
+/// beyond that, all objects of the kind in the namespace are listed.
+const ONE_BY_ONE: usize = 500;
 
 /// The longest time for which a watch misses a kind that was installed later.
 const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
@@ -182,44 +189,140 @@ impl Gatherer {
         Ok((view.rows(self.now()), not_listed.iter().any(|of| !of.is_forbidden)))
     }
 
-    /// Reads the owners that no list had, one by one, until all climbs have ended. An owner that
-    /// can't be read counts as forbidden.
+    /// Reads the owners that no list had, until all climbs have ended. An owner that can't be read
+    /// counts as forbidden.
     async fn ask(&mut self, view: &mut ListView) {
-        let mut forbidden = HashSet::new();
+        let mut reads = OwnerReads::default();
         loop {
-            let mut owners = view.asks();
-            if owners.is_empty() {
+            let asks = view.asks();
+            if asks.is_empty() {
                 return;
             }
-            owners.truncate(ROUND);
-            let reads = owners.into_iter().map(async |(namespace, owner)| {
-                if forbidden.contains(&(owner.api_version.clone(), owner.kind.clone())) {
-                    return (namespace, owner, None);
+            for of in reads.crowded(&asks) {
+                let (namespace, api_version, kind) = &of;
+                let listed = self.cluster.list_owners(namespace, api_version, kind).await;
+                let listed = listed.inspect_err(|error| self.warn(with_causes(error))).ok();
+                reads.listed.insert(of, listed);
+            }
+            let is_listed = |(namespace, owner): &(String, OwnerReference)| {
+                reads.listed.contains_key(&of_kind(namespace, owner))
+            };
+            let (listed, mut others): (Vec<_>, Vec<_>) = asks.into_iter().partition(is_listed);
+            for (namespace, owner) in listed {
+                let Some(Some(all)) = reads.listed.get(&of_kind(&namespace, &owner)) else {
+                    view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden);
+                    continue;
+                };
+                let met = all.get(&owner.name).map(|(metadata, has_ended)| (metadata, *has_ended));
+                view.snapshot.learn(&namespace, &owner, met);
+            }
+            others.truncate(ROUND);
+            self.read_owners(others, &mut reads, view).await;
+        }
+    }
+
+    /// Reads owners one by one.
+    async fn read_owners(
+        &mut self,
+        owners: Vec<(String, OwnerReference)>,
+        reads: &mut OwnerReads,
+        view: &mut ListView,
+    ) {
+        let OwnerReads { forbidden, counts, .. } = reads;
+        let read = owners.into_iter().map(async |(namespace, owner)| {
+            if forbidden.contains(&(owner.api_version.clone(), owner.kind.clone())) {
+                return (namespace, owner, None);
+            }
+            let read = self.cluster.find_owner(&namespace, &owner).await;
+            (namespace, owner, Some(read))
+        });
+        let read: Vec<_> = stream::iter(read).buffer_unordered(AT_ONCE).collect().await;
+        for (namespace, owner, read) in read {
+            let count = counts.entry(of_kind(&namespace, &owner)).or_default();
+            *count = count.saturating_add(1);
+            match read {
+                Some(Ok(met)) => {
+                    let met = met.as_ref();
+                    let met = met.map(|of| (&of.metadata, OwnerObject(&of.value).is_finished()));
+                    view.snapshot.learn(&namespace, &owner, met);
                 }
-                let read = self.cluster.find_owner(&namespace, &owner).await;
-                (namespace, owner, Some(read))
-            });
-            let reads: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
-            for (namespace, owner, read) in reads {
-                match read {
-                    Some(Ok(met)) => {
-                        let met = met.as_ref();
-                        let met = met.map(|of| (&of.metadata, OwnerObject(&of.value).is_finished()));
-                        view.snapshot.learn(&namespace, &owner, met);
+                None => view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden),
+                Some(Err(error)) => {
+                    let of_kind = (owner.api_version.clone(), owner.kind.clone());
+                    // a refusal names its object, and has the same reason for each object of
+                    // the kind
+                    if !is_forbidden(&error) || forbidden.insert(of_kind) {
+                        let error = with_causes(&explain(error));
+                        self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
                     }
-                    None => view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden),
-                    Some(Err(error)) => {
-                        let of_kind = (owner.api_version.clone(), owner.kind.clone());
-                        // a refusal names its object, and has the same reason for each object of
-                        // the kind
-                        if !is_forbidden(&error) || forbidden.insert(of_kind) {
-                            let error = with_causes(&explain(error));
-                            self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
-                        }
-                        view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden);
-                    }
+                    view.snapshot.owners.learn(&namespace, &owner, OwnerLookup::Forbidden);
                 }
             }
         }
+    }
+}
+
+/// A kind of owners in a namespace: the namespace, the `apiVersion` and the kind.
+type OwnersOfKind = (String, String, String);
+
+fn of_kind(namespace: &str, owner: &OwnerReference) -> OwnersOfKind {
+    (namespace.to_owned(), owner.api_version.clone(), owner.kind.clone())
+}
+
+/// The reads of the owners that no list had.
+#[derive(Default)]
+struct OwnerReads {
+    /// The kinds that the user may not get, by `apiVersion` and kind.
+    forbidden: HashSet<(String, String)>,
+    /// The number of owners that were read one by one.
+    counts: HashMap<OwnersOfKind, usize>,
+    /// The owners that were listed instead. None: they can't be listed.
+    listed: HashMap<OwnersOfKind, Option<OwnersByName>>,
+}
+
+impl OwnerReads {
+    /// Returns the kinds that are to be listed: too many of their owners were read one by one, or
+    /// would be for these pods and owners.
+    fn crowded(&self, asks: &[(String, OwnerReference)]) -> Vec<OwnersOfKind> {
+        let mut counts = self.counts.clone();
+        for (namespace, owner) in asks {
+            let count = counts.entry(of_kind(namespace, owner)).or_default();
+            *count = count.saturating_add(1);
+        }
+        let is_crowded = |(of, count): &(OwnersOfKind, usize)| {
+            let (_, api_version, kind) = of;
+            let is_forbidden = self.forbidden.contains(&(api_version.clone(), kind.clone()));
+            *count > ONE_BY_ONE && !is_forbidden && !self.listed.contains_key(of)
+        };
+        counts.into_iter().filter(is_crowded).map(|(of, _)| of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_owners_of_a_kind_in_a_namespace_than_are_read_one_by_one_are_listed_once() {
+        let asks = |namespace: &str, count: usize| {
+            let owner = |number: usize| OwnerReference {
+                api_version: "ray.io/v1".into(),
+                kind: "RayJob".into(),
+                name: format!("job-{number}"),
+                ..OwnerReference::default()
+            };
+            (0..count).map(|number| (namespace.to_owned(), owner(number))).collect::<Vec<_>>()
+        };
+        let jobs = |namespace: &str| (namespace.to_owned(), "ray.io/v1".to_owned(), "RayJob".to_owned());
+        let mut reads = OwnerReads::default();
+        let all = [asks("flood", ONE_BY_ONE + 1), asks("quiet", ONE_BY_ONE)].concat();
+        assert_eq!(reads.crowded(&all), [jobs("flood")]);
+        reads.listed.insert(jobs("flood"), None);
+        assert!(reads.crowded(&all).is_empty());
+        // those that were read before count, too
+        reads.counts.insert(jobs("quiet"), ONE_BY_ONE);
+        assert_eq!(reads.crowded(&asks("quiet", 1)), [jobs("quiet")]);
+        reads.forbidden.insert(("ray.io/v1".into(), "RayJob".into()));
+        assert!(reads.crowded(&asks("quiet", 1)).is_empty());
     }
 }
