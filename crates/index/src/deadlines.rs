@@ -71,6 +71,9 @@ pub struct Deadlines {
     lost: UidMap<i64>,
     /// Pods on which evidence is to be written.
     lack_evidence: HashSet<Uid>,
+    /// The numbers of tries to write evidence on pods without room for it. A number stays while the pod
+    /// needs no evidence: a tenant may toggle that.
+    full: UidMap<u32>,
     /// Pods whose workload may show another end than its run has. None: nothing asks for them, and
     /// nothing is recorded.
     pub moved_ends: Option<BTreeSet<Uid>>,
@@ -178,6 +181,7 @@ impl Deadlines {
         let Some(mut pod) = self.pods.remove(&uid) else { return };
         self.lost.remove(&uid);
         self.lack_evidence.remove(&uid);
+        self.full.remove(&uid);
         if let Some(moved) = &mut self.moved_ends {
             moved.remove(&uid);
             self.left.extend(pod.controller.map(|of| (pod.namespace.clone(), of)));
@@ -270,6 +274,23 @@ impl Deadlines {
     /// Returns the bound pods on which evidence is to be written.
     pub fn lacking_evidence(&self) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         self.lack_evidence.iter().filter_map(|uid| Some((*uid, self.get(*uid)?)))
+    }
+
+    /// Counts a try to write evidence on a pod without room for it. Returns the number of earlier
+    /// tries.
+    pub fn count_full(&mut self, uid: Uid) -> u32 {
+        if !self.pods.contains_key(&uid) {
+            return 0;
+        }
+        let tries = self.full.entry(uid).or_default();
+        let before = *tries;
+        *tries = before.saturating_add(1);
+        before
+    }
+
+    /// Forgets the tries on a pod that had room for evidence.
+    pub fn forget_full(&mut self, uid: Uid) {
+        self.full.remove(&uid);
     }
 
     /// Returns the number of pods whose run must end, now or later.

@@ -85,6 +85,7 @@ impl EvidenceWriter {
         }
         let result = lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await;
         let Err(api_error) = result else {
+            self.handles.cluster.with(|index| index.forget_full(*uid));
             info!(%namespace, pod = %name, %evidence, "Noted on a pod what ends its run");
             return lease.again(POLL_INTERVAL);
         };
@@ -97,12 +98,14 @@ impl EvidenceWriter {
         warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
         match api_error {
             _ if has_no_room => {
-                if lease.failures >= u32::from(TRIES) {
+                // the queue forgets the failures of a pod that needs no evidence for a moment
+                let tries = self.handles.cluster.with(|index| index.count_full(*uid));
+                if tries >= u32::from(TRIES) {
                     Box::pin(self.delete(&lease, &pod)).await;
                 }
                 lease.failed_with(self.retry_full);
             }
-            ApiError::TooLarge(_) | ApiError::Refused(_) => lease.again(RETRY_REFUSED),
+            ApiError::Refused(_) => lease.again(RETRY_REFUSED),
             _ => lease.again(RETRY),
         }
     }

@@ -318,6 +318,17 @@ impl CeilingIndex {
         missing.map(of).collect()
     }
 
+    /// Counts a try to write evidence on a pod without room for it. Returns the number of earlier
+    /// tries since evidence was written, whether or not the pod lacked evidence all the time.
+    pub fn count_full(&mut self, uid: Uid) -> u32 {
+        self.reader.deadlines.count_full(uid)
+    }
+
+    /// Forgets the tries on a pod on which evidence was written.
+    pub fn forget_full(&mut self, uid: Uid) {
+        self.reader.deadlines.forget_full(uid);
+    }
+
     /// Returns the pods that terminate for longer than `longest` after both their ceiling was
     /// reached and their deletion was requested.
     pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<ObjectFacts<Overlong>> {

@@ -64,6 +64,31 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_after_all_tries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_even_if_it_needs_none_now_and_then() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    let keeper = Keeper::new().await;
+    keeper.add_pod("full-0", "pod", &json!({"annotations": {"pod-group-name": "gang"}}));
+    let Keeper { handles, server } = keeper;
+    let cluster = handles.cluster.clone();
+    let toggled = async {
+        while server.0.lock().deleted.is_empty() {
+            // evidence is needed of a ceiling that the group has noted, while the group notes it no more
+            for annotations in [json!({"tenure.dev/max-duration": "30s"}), json!({})] {
+                let metadata =
+                    json!({"name": "gang", "namespace": "full-0", "uid": "g", "annotations": annotations});
+                let group = serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap();
+                cluster.with(|index| index.apply_group(PodGroupKind::Runai, &group));
+                sleep(Duration::from_secs(4)).await;
+            }
+        }
+    };
+    let retry_full = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
+    let evidence = EvidenceWriter { limit: handles.limit(), handles, retry_full };
+    let waited = until(evidence.run(&lead, &shutdown), toggled).await;
+    assert!(waited <= Duration::from_mins(3), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_run_nothing_ends_is_not_deleted_for_want_of_evidence() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     let (evidence, server) = members("full-", 1).await;

@@ -23,6 +23,9 @@ const MOST: u64 = 300;
 /// The longest wait for the next try, and the time until that is seen.
 const NEXT_TRY: u64 = 45;
 
+/// The wait for the next try on a pod that nothing bounds, and the time until that is seen.
+const NEXT_MINUTE: u64 = 65;
+
 /// A pod whose `PodGroup` alone names its queue.
 #[derive(Debug)]
 struct Plan {
@@ -63,11 +66,16 @@ impl Plan {
             if !self.full.contains(&term.start) {
                 return Some(Fate::Noted);
             }
+            let (refused, led) = (self.full.end - term.start, term.end - term.start);
             if !self.is_bounded {
-                // tried again after an hour: no keeper leads for so long
+                if refused + NEXT_MINUTE <= led {
+                    return Some(Fate::Noted);
+                }
+                if refused < led {
+                    return None;
+                }
                 continue;
             }
-            let (refused, led) = (self.full.end - term.start, term.end - term.start);
             if refused.min(led) >= MOST {
                 return Some(Fate::Deleted);
             }
