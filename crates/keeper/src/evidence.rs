@@ -6,7 +6,8 @@
 //! facts as long as a pod runs, and the annotation hands them to the next keeper. The API server
 //! lets no tenant change the annotation of a bound pod. A tenant may make a pod so large that the
 //! annotation has no room: after all tries, such a pod is deleted if the annotation bounds its run and
-//! no controller exempts the pod from ceilings.
+//! no controller exempts the pod from ceilings. If the pod's `PodGroup` is gone, it is deleted at the
+//! next try: a keeper that started now would know no end of its run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -74,7 +75,7 @@ impl EvidenceWriter {
     /// Annotates a pod. If the write has worked, the index won't name the pod any more.
     async fn note(&self, lease: Lease<ObjectWork<MissingEvidence>>) {
         let ObjectFacts { uid, namespace, name, facts } = &lease.work.0;
-        let MissingEvidence { evidence, bounds_run } = facts;
+        let MissingEvidence { evidence, bounds_run, has_lost_group } = facts;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
         let evidence = json!(evidence).to_string();
@@ -100,7 +101,7 @@ impl EvidenceWriter {
             _ if has_no_room => {
                 // the queue forgets the failures of a pod that needs no evidence for a moment
                 let tries = self.handles.cluster.with(|index| index.count_full(*uid));
-                if tries >= u32::from(TRIES) {
+                if *has_lost_group || tries >= u32::from(TRIES) {
                     Box::pin(self.delete(&lease, &pod)).await;
                 }
                 lease.failed_with(self.retry_full);

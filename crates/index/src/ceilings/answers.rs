@@ -82,6 +82,8 @@ pub struct MissingEvidence {
     /// True if the evidence says what ends the run. False: nothing ends the run, or the evidence says
     /// only that the pod was ready.
     pub bounds_run: bool,
+    /// True if the `PodGroup` that named the pod's queue is gone: this index alone knows the queue.
+    pub has_lost_group: bool,
 }
 
 impl CeilingIndex {
@@ -310,10 +312,12 @@ impl CeilingIndex {
     /// shows any more what ends their run.
     pub fn missing_evidence(&mut self) -> Vec<ObjectFacts<MissingEvidence>> {
         self.reschedule();
-        let missing = self.reader.deadlines.lacking_evidence();
+        let (missing, gangs) = (self.reader.deadlines.lacking_evidence(), &self.objects.gangs);
         let of = |(uid, pod): (Uid, &ManagedPod)| {
             let bounds_run = pod.is_bounded_by_evidence();
-            ObjectFacts::of_pod(uid, pod, MissingEvidence { evidence: pod.evidence(), bounds_run })
+            let has_lost_group = gangs.has_lost_group(gangs.memberships(uid));
+            let facts = MissingEvidence { evidence: pod.evidence(), bounds_run, has_lost_group };
+            ObjectFacts::of_pod(uid, pod, facts)
         };
         missing.map(of).collect()
     }

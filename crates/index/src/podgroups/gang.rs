@@ -190,6 +190,11 @@ impl Gang {
         self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |(_, made)| *made)
     }
 
+    /// True if the group that the present run began with was deleted or replaced.
+    pub const fn has_lost_group(&self) -> bool {
+        self.fixed.is_some()
+    }
+
     /// Ends the run: forgets the facts about it, and remembers the stamp that it leaves behind.
     fn end(&mut self) {
         self.doubt = None;

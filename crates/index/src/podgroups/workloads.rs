@@ -220,6 +220,12 @@ impl Gangs {
         self.by_key.get(key).is_some_and(|gang| !gang.members().is_empty())
     }
 
+    /// True if a group that a running pod names was deleted or replaced in this run: a later keeper
+    /// won't know its queue.
+    pub fn has_lost_group(&self, memberships: &[Membership]) -> bool {
+        memberships.iter().any(|of| self.by_key.get(&of.group).is_some_and(|gang| gang.has_lost_group()))
+    }
+
     /// Returns the group that counts for the workload of a pod, and the pod's membership of it.
     pub fn workload<'m>(&self, memberships: &'m [Membership]) -> Option<(GroupWorkload<'_>, &'m Membership)> {
         self.existing(memberships).next()

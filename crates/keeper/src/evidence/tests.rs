@@ -64,6 +64,30 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_after_all_tries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_at_the_next_try_once_its_group_is_gone() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    for is_replaced in [false, true] {
+        let (evidence, server) = members("full-", 1).await;
+        let cluster = evidence.handles.cluster.clone();
+        let deleted = async {
+            server.written("full-0", 1).await;
+            cluster.with(|index| index.delete_group(PodGroupKind::Runai, "full-0", "gang"));
+            if is_replaced {
+                let metadata = json!({"name": "gang", "namespace": "full-0", "uid": "another"});
+                let group = serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap();
+                cluster.with(|index| index.apply_group(PodGroupKind::Runai, &group));
+            }
+            while server.0.lock().deleted.is_empty() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = until(evidence.run(&lead, &shutdown), deleted).await;
+        assert!(waited <= Duration::from_secs(45), "{waited:?}");
+        assert_eq!(server.0.lock().deleted, ["full-0/pods/full-0-0"], "the others have their groups");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_even_if_it_needs_none_now_and_then() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     let keeper = Keeper::new().await;
