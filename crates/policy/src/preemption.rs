@@ -95,6 +95,12 @@ impl<'a> Victim<'a> {
         }
     }
 
+    /// Returns the facts that protect the victim no matter which other pods go.
+    pub const fn own(&self) -> OwnProtection<'a> {
+        let Self { workload, place, pool, class, scheduled_at, .. } = *self;
+        OwnProtection { start: workload.start, place, pool, class, scheduled_at }
+    }
+
     /// Returns the sets of pods that must keep their minimum when the victim goes: the workload,
     /// and its part if it has one.
     pub fn counted(&self) -> impl Iterator<Item = &'a Workload<'a>> + use<'a> {
@@ -105,6 +111,21 @@ impl<'a> Victim<'a> {
     pub fn unit(&self) -> &'a Workload<'a> {
         self.part.unwrap_or(self.workload)
     }
+}
+
+/// The facts that protect a victim no matter which other pods go. Most answers need no others.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnProtection<'a> {
+    /// The start of the victim's workload. None: the workload doesn't run.
+    pub start: Option<Timestamp>,
+    /// As in [`Victim`].
+    pub place: QueuePlace<'a>,
+    /// As in [`Victim`].
+    pub pool: Option<&'a str>,
+    /// As in [`Victim`].
+    pub class: ClassState,
+    /// As in [`Victim`].
+    pub scheduled_at: Option<Timestamp>,
 }
 
 /// A pod that wants room.
@@ -170,10 +191,10 @@ impl<'t> Rules<'t> {
 
     /// True if neither the floor nor the class of a victim protects it, no matter which other pods
     /// go.
-    pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
-        let Victim { workload, place, pool, class, scheduled_at, .. } = *victim;
+    pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &OwnProtection<'_>) -> bool {
+        let OwnProtection { start, place, pool, class, scheduled_at } = *victim;
         let floor = self.floor(place.kind(&preemptor.place), preemptor.place.queue, &place, pool);
-        floor.and_then(|floor| protected_until(workload.start, &floor, self.now)).is_none()
+        floor.and_then(|floor| protected_until(start, &floor, self.now)).is_none()
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 

@@ -245,7 +245,7 @@ impl VictimSearch<'_, '_> {
         for are_free in [true, false] {
             sorted.retain(|of| {
                 let victim = &of.pod.victim;
-                let is_free = || self.rules.is_free(self.preemptor, victim);
+                let is_free = || self.rules.is_free(self.preemptor, &victim.own());
                 if !victim.unit().is_elastic() || is_free() != are_free {
                     return true;
                 }

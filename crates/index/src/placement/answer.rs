@@ -77,12 +77,22 @@ pub enum Rejection {
 struct NodeBuffers<'o, 'q, 'i> {
     /// The workloads that were met so far.
     workloads: WorkloadCache<'q, 'i>,
-    /// The pods that were offered, with their uids as the scheduler writes them.
-    found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i PodRecord>)>,
-    /// The pods of the node, the offered ones first.
+    /// The pods that were offered, each once.
+    found: Vec<OfferedPod<'o, 'i>>,
+    /// The pods of the node, the offered ones first. Filled only if one of those may be protected.
     here: Vec<PodWithWorkload<'o, 'i>>,
     /// The number of searches for other victims that this thread may still make.
     searches: usize,
+}
+
+/// A pod that a scheduler offers.
+struct OfferedPod<'o, 'i> {
+    /// The pod's uid as the scheduler writes it.
+    text: &'o Cow<'i, str>,
+    uid: Uid,
+    pod: &'i PodRecord,
+    /// True if the pod is in a group that exists. Known once it has been asked if the pod may go.
+    in_group: bool,
 }
 
 /// The number of nodes beyond which other threads help. A scheduler of a large cluster doesn't
@@ -205,47 +215,44 @@ impl<'i> PreemptionQuery<'_, 'i> {
         let NodeBuffers { workloads, found, here, searches } = scratch;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
-        found.extend(offer.victims.iter().map(|text| {
+        for text in &offer.victims {
             let uid = Uid::of(text);
-            (text, uid, residents.and_then(|residents| residents.find(uid)))
-        }));
-        // no pod makes room for itself
-        let may_go =
-            |uid: Uid, pod: Option<&PodRecord>| pod.is_some_and(is_bound) && self.itself != Some(uid);
-        if let Some((unknown, ..)) = found.iter().find(|(_, uid, pod)| !may_go(*uid, *pod)) {
-            return NodeVerdict::Drop(Rejection::Unknown(unknown.to_string()));
-        }
-        // schedulers sort victims, too, but judge an answer by its first pod, which has to be the
-        // highest
-        found.sort_by_key(|(_, _, pod)| Reverse(pod.map(|pod| pod.priority)));
-        here.clear();
-        for (text, uid, pod) in found {
-            if let Some(pod) = pod
-                && here.iter().all(|of| of.uid != *uid)
-            {
-                let mut of = workloads.whole(*uid, pod);
-                of.text = Some(text);
-                here.push(of);
+            // no pod makes room for itself
+            let may_go = |pod: &&PodRecord| is_bound(pod) && self.itself != Some(uid);
+            let pod = residents.and_then(|residents| residents.find(uid)).filter(may_go);
+            let Some(pod) = pod else { return NodeVerdict::Drop(Rejection::Unknown(text.to_string())) };
+            if found.iter().all(|of| of.uid != uid) {
+                found.push(OfferedPod { text, uid, pod, in_group: false });
             }
         }
-        let (offered, pool) = (here.len(), self.index.pool(self.question.rules.floors, &offer.node));
+        let offered = found.len();
         let Some(residents) = residents.filter(|_| offered > 0) else {
             return NodeVerdict::Drop(Rejection::NoVictims);
         };
+        // schedulers sort victims, too, but judge an answer by its first pod, which has to be the
+        // highest
+        found.sort_by_key(|of| Reverse(of.pod.priority));
+        let pool = self.index.pool(self.question.rules.floors, &offer.node);
         let rules = &self.question.rules;
-        let keep = |here: &[PodWithWorkload<'_, 'i>]| {
-            NodeVerdict::Keep(here.iter().map(PodWithWorkload::taken).collect())
-        };
         // most victims may go, no matter which others go with them
-        let mut victims = here.iter().filter_map(|of| of.victim(workloads, pool));
-        if victims.all(|victim| rules.is_free(&self.preemptor, &victim)) {
-            return keep(here);
+        let may_all_go = found.iter_mut().all(|of| {
+            let (is_free, in_group) = workloads.is_free(rules, &self.preemptor, of.pod, pool);
+            of.in_group = in_group;
+            is_free
+        });
+        if may_all_go {
+            return NodeVerdict::Keep(found.iter().map(OfferedPod::taken).collect());
         }
-        for of in here.iter_mut() {
-            workloads.find_part(of);
-        }
+        here.clear();
+        here.extend(found.iter().map(|of| {
+            let mut with_workload = workloads.here(of.uid, of.pod);
+            with_workload.text = Some(of.text);
+            with_workload
+        }));
         let victims = here.iter().filter_map(|of| of.victim(workloads, pool));
-        let Some(protected) = protected(rules, &self.preemptor, victims) else { return keep(here) };
+        let Some(protected) = protected(rules, &self.preemptor, victims) else {
+            return NodeVerdict::Keep(here.iter().map(PodWithWorkload::taken).collect());
+        };
         let needs = self.question.neighbor.needs;
         if needs.is_some_and(|needs| needs.is_unknown) {
             return NodeVerdict::Drop(Rejection::Protected(protected));
@@ -308,6 +315,13 @@ impl<'i> PreemptionQuery<'_, 'i> {
                 NodeVerdict::Drop(Rejection::Protected(NodeProtection { until, ..protected }))
             }
         }
+    }
+}
+
+impl<'i> OfferedPod<'_, 'i> {
+    /// Returns the pod as a part of an answer.
+    fn taken(&self) -> PreemptiblePod<'i> {
+        PreemptiblePod { text: self.text.clone(), uid: self.uid, in_group: self.in_group }
     }
 }
 

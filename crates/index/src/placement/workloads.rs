@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 use arcstr::ArcStr;
 use tenure_policy::{
     gang::CountedPods,
-    preemption::{QueuePlace, Victim, Workload},
+    preemption::{OwnProtection, Preemptor, QueuePlace, Rules, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
 };
@@ -37,8 +37,10 @@ pub struct WorkloadCache<'q, 'i> {
     /// The numbers of the parts of groups that are counted apart. None: for this crew, the whole
     /// group is counted.
     parts: ByAddress<(usize, PartId), Option<usize>>,
-    /// The groups of pods, by their memberships, which pods share.
-    of_memberships: ByAddress<*const Membership, ResolvedGroup<'i>>,
+    /// The groups of pods that were looked up, by the number in this list.
+    resolved: Vec<ResolvedGroup<'i>>,
+    /// The numbers of the groups of pods, by their memberships, which pods share.
+    of_memberships: ByAddress<*const Membership, usize>,
     /// The states of priority classes, by their interned names.
     classes: ByAddress<*const u8, ClassState>,
     /// The places of queues in the tree, by their interned names.
@@ -64,7 +66,7 @@ impl GroupNumbers {
 }
 
 /// The group that pods name.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct ResolvedGroup<'i> {
     /// The group, the number of its workload, and that of the subgroup. None: there is no such
     /// group.
@@ -134,45 +136,45 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             of_groups: HashMap::default(),
             crews: HashMap::default(),
             parts: HashMap::default(),
+            resolved: Vec::new(),
             of_memberships: HashMap::default(),
             classes: HashMap::default(),
             places: HashMap::default(),
         }
     }
 
-    /// Finds the workload of a pod, and the part of it that is counted apart. `uid` is the key of
-    /// the record.
-    pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
-        let mut of = self.whole(uid, pod);
-        self.find_part(&mut of);
-        of
-    }
-
-    /// Finds the part of a pod's workload that is counted apart. This takes a pass over all pods of
-    /// the group.
-    pub fn find_part(&mut self, of: &mut PodWithWorkload<'_, 'i>) {
-        if let SchedulingUnit::Group(numbers) = &mut of.of
-            && let Some((group, ..)) = self.named(of.pod).of
-        {
-            numbers.part = self.part(numbers.group, group, Crew::of(of.uid, of.pod.memberships()));
-        }
-    }
-
-    /// Finds the workload of a pod, without its part: that is enough to tell if a floor applies.
-    pub fn whole<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
-        let class = self.class(pod);
+    /// True if a preemptor may have a pod on a node of a pool, no matter which other pods go. Also
+    /// returns true if the pod is in a group that exists.
+    pub fn is_free(
+        &mut self,
+        rules: &Rules<'_>,
+        preemptor: &Preemptor<'_>,
+        pod: &'i PodRecord,
+        pool: Option<&str>,
+    ) -> (bool, bool) {
+        let (class, scheduled_at) = (self.class(pod), pod.scheduled);
         let ResolvedGroup { of, queue } = self.named(pod);
-        let in_group = of.map(|(_, group, subgroup)| GroupNumbers { group, part: None, subgroup });
+        let start = of.as_ref().map_or(scheduled_at, |(group, ..)| group.start);
+        let (in_group, queue) = (of.is_some(), *queue);
+        let place = self.place(floor_queue(queue, pod.queue.as_deref(), scheduled_at));
+        let victim = OwnProtection { start, place, pool, class, scheduled_at };
+        (rules.is_free(preemptor, &victim), in_group)
+    }
+
+    /// Finds the workload of a pod, and the part of it that is counted apart, which takes a pass over
+    /// all pods of the group. `uid` is the key of the record.
+    pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
+        let class = self.class(pod);
+        let ResolvedGroup { of, queue } = *self.named(pod);
         let place = self.place(floor_queue(queue, pod.queue.as_deref(), pod.scheduled));
-        let itself = || SchedulingUnit::Itself(Workload::alone(place, pod.scheduled));
-        PodWithWorkload {
-            text: None,
-            uid,
-            pod,
-            place,
-            class,
-            of: in_group.map_or_else(itself, SchedulingUnit::Group),
-        }
+        let of = match of {
+            Some((of, group, subgroup)) => {
+                let part = self.part(group, of, Crew::of(uid, pod.memberships()));
+                SchedulingUnit::Group(GroupNumbers { group, part, subgroup })
+            }
+            None => SchedulingUnit::Itself(Workload::alone(place, pod.scheduled)),
+        };
+        PodWithWorkload { text: None, uid, pod, place, class, of }
     }
 
     fn class(&mut self, pod: &PodRecord) -> ClassState {
@@ -182,14 +184,19 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     }
 
     /// Returns the group that a pod names, and adds the group's workload if it is new.
-    fn named(&mut self, pod: &'i PodRecord) -> ResolvedGroup<'i> {
+    fn named(&mut self, pod: &'i PodRecord) -> &ResolvedGroup<'i> {
+        const NONE: &ResolvedGroup<'static> = &ResolvedGroup { of: None, queue: None };
         let memberships = pod.memberships();
         if memberships.is_empty() {
-            return ResolvedGroup::default();
+            return NONE;
         }
-        if let Some(known) = self.of_memberships.get(&memberships.as_ptr()) {
-            return *known;
-        }
+        let known = self.of_memberships.get(&memberships.as_ptr()).copied();
+        let number = known.unwrap_or_else(|| self.resolve(memberships));
+        self.resolved.get(number).unwrap_or(NONE)
+    }
+
+    /// Looks the group of these memberships up. Returns its number.
+    fn resolve(&mut self, memberships: &'i [Membership]) -> usize {
         let gangs = &self.index.objects.gangs;
         let queue = gangs.queue(memberships, PodGroupKind::Runai);
         let of = gangs.workload(memberships).map(|(group, of)| {
@@ -197,9 +204,10 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             let all = self.of_groups.get(&group.id()).copied().unwrap_or_else(|| self.add(place, group));
             (group, all, group.number(of))
         });
-        let named = ResolvedGroup { of, queue };
-        self.of_memberships.insert(memberships.as_ptr(), named);
-        named
+        let number = self.resolved.len();
+        self.resolved.push(ResolvedGroup { of, queue });
+        self.of_memberships.insert(memberships.as_ptr(), number);
+        number
     }
 
     /// Adds the workload of a group in a queue. Returns the workload's number.
