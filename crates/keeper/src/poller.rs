@@ -1,4 +1,4 @@
-//! The loop of the controllers that look time and again for objects to handle.
+//! The loop of the controllers that look for objects to handle, at intervals.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::handles::Handles;
 
-/// The loop of a controller that looks time and again for objects to handle.
+/// The loop of a controller that looks for objects to handle, at intervals.
 pub struct Poller<'p> {
     pub handles: &'p Handles,
     pub lead: &'p Leadership,
