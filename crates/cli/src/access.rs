@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The verb of the right, on the resource `queues`.
-const USE: &str = "use";
+pub const USE: &str = "use";
 
 /// The end of the name of the chart's policy for queues of the run.ai family, and of its binding.
 /// The chart has another policy for queues of T9k.

@@ -111,6 +111,8 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     // what is wrong is a problem, with a remedy
     namespace.create(&bare_pod(name, "lost", &in_runai_queue("no-such-queue"), &NOTHING)).await;
     namespace.apply(&runai_queue("dry", "", "1s")).await;
+    world.apply(&granted("dry")).await;
+    world.apply(&granted("reserch")).await;
     world.tenure.stop_webhook().await.unwrap();
     world.tenure.stop_keeper().await.unwrap();
     let said = run(&world, &[&status[..], &["--tenure-namespace", RELEASE_NAMESPACE]].concat()).await;
@@ -120,6 +122,7 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
         ("leader", "no keeper leads: Lease tenure-system/tenure-keeper has no holder"),
         ("admission", "the API server can't ask the webhook: "),
         ("queues", &format!("\"no-such-queue\" (by pods in {name})")),
+        ("grants", "the chart grants the use of queues that don't exist: reserch"),
     ] {
         let (status, message) = of(&broken, check);
         assert!(status == "PROBLEM" && message.contains(expected), "{check}: {status} {message}");
@@ -127,6 +130,21 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     let text = run(&world, &["status"]).await;
     assert!(text.code == Some(1) && text.stdout.contains("-> kubectl logs"), "{text:?}");
     a_dry_run_is_told(&world, &namespace).await;
+}
+
+/// The right to use a queue, as the chart renders it.
+fn granted(queue: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {
+            "name": format!("tenure-use-{queue}"),
+            "labels": {"app.kubernetes.io/part-of": "tenure", "app.kubernetes.io/component": "tenancy"},
+        },
+        "rules": [{
+            "apiGroups": ["scheduling.run.ai", "scheduler.tensorstack.dev"], "resources": ["queues"],
+            "resourceNames": [queue], "verbs": ["use"],
+        }],
+    })
 }
 
 /// A keeper in dry-run mode, with the arguments that the chart renders.

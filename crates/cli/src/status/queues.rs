@@ -8,11 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 use jiff::SignedDuration;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
 use tenure_policy::{config::Config, reason::EventReason};
 use tenure_types::projection::Event;
 
-use super::{Check, CheckFailure, CheckResult, Inspector, config, runs_dry};
+use super::{Check, CheckFailure, CheckResult, Inspector, config, list, of_component, runs_dry};
 use crate::{
+    access::USE,
     cluster::objects,
     list::{ended::BY_KEEPER, row::WorkloadRow, row::WorkloadState, view::ListView},
     print::{warn, with_causes},
@@ -57,6 +60,8 @@ impl Inspector<'_> {
         let configs = self.configs().await;
         let trees = view.snapshot.index.trees();
         let configured = configs.and_then(|configs| config::queues_exist(&configs, trees));
+        let mut granted = self.granted_queues().await;
+        granted.retain(|queue| !view.snapshot.index.has_queue(queue));
         let rows = view.rows(now);
         let is_overdue = |row: &&WorkloadRow| {
             row.state == WorkloadState::Expired
@@ -66,11 +71,27 @@ impl Inspector<'_> {
         let overdue: Vec<String> = overdue.collect();
         let runs_dry = !overdue.is_empty() && runs_dry(cluster).await;
         let ceilings = past_ceiling(&overdue, runs_dry);
-        Ok(vec![
-            Check::new("queues", named(&missing)),
-            Check::new("config", configured),
-            Check::new("ceilings", ceilings),
-        ])
+        let mut checks = vec![Check::new("queues", named(&missing)), Check::new("config", configured)];
+        if !granted.is_empty() {
+            let message = format!("the chart grants the use of queues that don't exist: {}", few(&granted));
+            let remedy = "create the queues, or correct tenancy.queueAccess.grants of the chart's values";
+            checks.push(Check::new("grants", Err(CheckFailure::problem(message, remedy))));
+        }
+        checks.push(Check::new("ceilings", ceilings));
+        Ok(checks)
+    }
+
+    /// Returns the queues that `tenancy.queueAccess.grants` of the chart names. Empty if the user may
+    /// not list `ClusterRole`s.
+    async fn granted_queues(&self) -> BTreeSet<String> {
+        let roles = list(Api::all(self.cluster.client.clone()), &of_component("tenancy"), "").await;
+        let roles: Vec<ClusterRole> = roles.unwrap_or_default();
+        let rules = roles.into_iter().flat_map(|role| role.rules.unwrap_or_default());
+        let of_queues = rules.filter(|rule| {
+            let names = |list: &[String], name: &str| list.iter().any(|of| of == name);
+            names(&rule.verbs, USE) && names(rule.resources.as_deref().unwrap_or_default(), "queues")
+        });
+        of_queues.flat_map(|rule| rule.resource_names.unwrap_or_default()).collect()
     }
 
     /// Checks that no return of a workload was refused as far back as the API server keeps events,
