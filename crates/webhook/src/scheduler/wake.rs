@@ -34,6 +34,10 @@ const RETRY: SignedDuration = SignedDuration::from_secs(5);
 /// and those that have come by then take their turns with them.
 const MOST_TRIES: usize = 20;
 
+/// The most conflicts with other writers of a pod at the removal of its nomination. After more, the
+/// pod waits for the retry: a tenant may write a pod all the time.
+const MOST_CONFLICTS: u32 = 5;
+
 /// Makes the scheduler try refused preemptors again: writes to their nominations when a floor ends.
 #[derive(Debug)]
 pub struct NominationNudger {
@@ -162,13 +166,17 @@ async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Wa
 
 impl Pods<'_> {
     /// Removes the nomination of a pod, unless the pod is bound, gone or nominated to another node
-    /// by then.
+    /// by then. Fails after [`MOST_CONFLICTS`].
     async fn take_back(&self, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
         let node = nomination(&pod).map(str::to_owned);
+        let mut conflicts = 0_u32;
         while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
             match persist(async || self.nominate(&pod, Value::Null).await).await {
                 // another client has written the pod meanwhile, and left the nomination
-                Err(ApiError::Stale(_)) => pod = persist(async || self.get(&waiter.name).await).await?,
+                Err(ApiError::Stale(_)) if conflicts < MOST_CONFLICTS => {
+                    conflicts = conflicts.saturating_add(1);
+                    pod = persist(async || self.get(&waiter.name).await).await?;
+                }
                 result => return result.map(drop),
             }
         }

@@ -265,6 +265,27 @@ async fn one_that_cannot_be_woken_does_not_keep_the_others_asleep() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_written_again_and_again_keeps_no_other_asleep() {
+    let server = Server::new([pod("p"), pod("q")], |_, pods| {
+        let sleeps = pods["q"]["metadata"]["resourceVersion"] == "1";
+        let written = pods.get_mut("p").unwrap();
+        if sleeps && written["status"]["nominatedNodeName"] == "n" {
+            write(written);
+        }
+        Fate::Done
+    });
+    let other = Waiter { namespace: "other".to_owned(), ..waiter("q", 1) };
+    let waker = waker([waiter("p", 2), other]);
+    waker.wake_due(&server.client(), at(1)).await;
+    let asked = server.asked();
+    assert_eq!(asked[asked.len() - 3..], ["GET q", "\"n\" q", "null q"]);
+    assert_eq!(server.nominated("p"), "n");
+    waker.wake_due(&server.client(), at(6)).await;
+    assert_eq!(server.asked()[asked.len()..], ["GET p", "null p"]);
+    assert_eq!(server.nominated("p"), Value::Null);
+}
+
+#[tokio::test]
 async fn a_namespace_whose_pods_cannot_be_woken_keeps_no_other_asleep() {
     let pods = [pod("high"), pod("high-2"), pod("other")];
     let server = Server::new(pods, |number, _| if number == 1 { Fate::Refused(403) } else { Fate::Done });
