@@ -7,7 +7,7 @@
 use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
 use tenure_policy::{
-    expiry::Family,
+    expiry::{Family, SYSTEM_CRITICAL_PRIORITY},
     floor::Floors,
     gang::PodProgress,
     preemption::{Preemptor, QueuePlace, Rules},
@@ -215,10 +215,12 @@ impl<'i> PreemptionQuery<'_, 'i> {
         let NodeBuffers { workloads, found, here, searches } = scratch;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
+        // a pod that was created with a node shows its binding later
+        let gets_any = self.preemptor.claim.priority >= SYSTEM_CRITICAL_PRIORITY;
         for text in &offer.victims {
             let uid = Uid::of(text);
             // no pod makes room for itself
-            let may_go = |pod: &&PodRecord| is_bound(pod) && self.itself != Some(uid);
+            let may_go = |pod: &&PodRecord| (gets_any || is_bound(pod)) && self.itself != Some(uid);
             let pod = residents.and_then(|residents| residents.find(uid)).filter(may_go);
             let Some(pod) = pod else { return NodeVerdict::Drop(Rejection::Unknown(text.to_string())) };
             if found.iter().all(|of| of.uid != uid) {

@@ -1,6 +1,7 @@
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_policy::{
+    expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::Floors,
     preemption::{Rule, Rules},
     queue::RunaiQueue,
@@ -183,6 +184,15 @@ fn a_pod_of_which_nothing_is_known_may_be_protected() {
         assert_eq!(world.asked(&[uid]), NodeVerdict::Drop(Rejection::Unknown(uid.into())));
     }
     assert_eq!(world.asked(&[]), NodeVerdict::Drop(Rejection::NoVictims));
+}
+
+#[test]
+fn a_system_critical_pod_gets_the_room_of_a_pod_that_does_not_show_its_binding_yet() {
+    let world = World::new(&[pod("new", 0, &json!({"status": {"conditions": []}}))]);
+    assert_eq!(world.asked(&["new"]), NodeVerdict::Drop(Rejection::Unknown("new".into())));
+    let mut critical = preemptor();
+    merge(&mut critical, &json!({"spec": {"priority": SYSTEM_CRITICAL_PRIORITY}}));
+    assert_eq!(world.asked_by(&critical, &["new"]), keep(&["new"]));
 }
 
 #[test]
