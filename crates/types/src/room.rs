@@ -153,8 +153,9 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// The most resources of a pod: more than any node offers.
-const MOST_RESOURCES: usize = 256;
+/// The most resources of a pod: more than well-meant pods request. A search for victims adds up those of
+/// all pods of a node, and a pod may request nothing of a resource that no node has.
+const MOST_RESOURCES: usize = 32;
 
 /// The most claims of devices of a pod. Where usage is counted, a policy of the chart refuses more.
 const MOST_CLAIMS: usize = 32;
@@ -219,8 +220,8 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
 }
 
 impl ResourceDemand {
-    /// Creates a demand. A pod that requests too many resources, or resources with too long names,
-    /// fits no node: the requests are dropped, and the needs are unknown.
+    /// Creates a demand. If a pod requests too many resources, or resources with too long names, its
+    /// requests are dropped, and its needs are unknown.
     fn new(requests: BTreeMap<String, i64>, needs: Option<PodNeeds>) -> Self {
         let is_possible =
             requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);

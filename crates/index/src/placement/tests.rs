@@ -654,7 +654,7 @@ fn resources_stay_apart_however_many_there_were() {
     let mut world = World::new(&[]);
     for first in 0..1_400 {
         let requests: BTreeMap<String, u32> =
-            (0..50).map(|number| (format!("example.com/{first}-{number}"), 1)).collect();
+            (0..30).map(|number| (format!("example.com/{first}-{number}"), 1)).collect();
         world.apply(&pod(
             "many",
             700,

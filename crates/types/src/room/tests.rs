@@ -246,11 +246,14 @@ fn what_a_pod_holds_itself_counts_without_its_overhead() {
 }
 
 #[test]
-fn resources_that_no_node_has_leave_no_trace() {
+fn too_many_resources_and_too_long_names_leave_no_trace() {
     let with = |requests: Value| room(&json!({"containers": [{"resources": {"requests": requests}}]}));
-    let many: BTreeMap<String, u32> = (0..300).map(|number| (format!("example.com/{number}"), 1)).collect();
+    let many = |many: u32| -> BTreeMap<String, u32> {
+        (0..many).map(|number| (format!("example.com/{number}"), 1)).collect()
+    };
     let unknown = ResourceDemand { needs: Some(PodNeeds::unknown()), ..ResourceDemand::default() };
-    assert_eq!(with(json!(many)), unknown);
+    assert_eq!(with(json!(many(32))).requests.len(), 32);
+    assert_eq!(with(json!(many(33))), unknown);
     assert_eq!(with(json!({"a".repeat(318): 1})), unknown);
     assert_eq!(with(json!({"a".repeat(317): 1})).needs, None);
 }
