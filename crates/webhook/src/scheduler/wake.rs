@@ -159,15 +159,15 @@ async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Wa
         },
     };
     match pods.take_back(waiter, pod).await {
-        Ok(()) | Err(ApiError::NotFound) => Ok(WakeResult::Yes),
-        Err(error) => Err(error),
+        Err(ApiError::NotFound) => Ok(WakeResult::NotNeeded),
+        result => result,
     }
 }
 
 impl Pods<'_> {
     /// Removes the nomination of a pod, unless the pod is bound, gone or nominated to another node
-    /// by then. Fails after [`MOST_CONFLICTS`].
-    async fn take_back(&self, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
+    /// by then. Fails after [`MOST_CONFLICTS`]. Returns `NotNeeded` if the pod waits no more.
+    async fn take_back(&self, waiter: &Waiter, mut pod: Pod) -> Result<WakeResult, ApiError> {
         let node = nomination(&pod).map(str::to_owned);
         let mut conflicts = 0_u32;
         while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
@@ -177,10 +177,11 @@ impl Pods<'_> {
                     conflicts = conflicts.saturating_add(1);
                     pod = persist(async || self.get(&waiter.name).await).await?;
                 }
-                result => return result.map(drop),
+                result => return result.map(|_| WakeResult::Yes),
             }
         }
-        Ok(())
+        // not every scheduler tries others again because a nominated pod is gone
+        Ok(if still_waits(&pod, waiter) { WakeResult::Yes } else { WakeResult::NotNeeded })
     }
 
     /// Reads a pod within the limit.

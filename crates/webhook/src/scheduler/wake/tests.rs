@@ -231,6 +231,31 @@ async fn a_nomination_by_others_is_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_deleted_while_it_is_nominated_leaves_no_other_asleep() {
+    let deleted: Fates = |number, pods| {
+        if number == 2 {
+            pods.remove("p");
+        }
+        Fate::Done
+    };
+    let held_by_a_finalizer: Fates = |number, pods| {
+        if number == 2 {
+            let pod = pods.get_mut("p").unwrap();
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            write(pod);
+        }
+        Fate::Done
+    };
+    for fates in [deleted, held_by_a_finalizer] {
+        let server = Server::new([pod("p"), pod("q")], fates);
+        waker([waiter("p", 2), waiter("q", 1)]).wake_due(&server.client(), at(1)).await;
+        let asked = server.asked();
+        assert_eq!(asked[..3], ["GET p", "\"n\" p", "null p"]);
+        assert_eq!(asked[asked.len() - 3..], ["GET q", "\"n\" q", "null q"]);
+    }
+}
+
+#[tokio::test]
 async fn a_nomination_that_may_have_been_written_is_taken_back_later() {
     let server =
         Server::new([pod("p")], |number, _| if number == 1 { Fate::DoneAndLost } else { Fate::Done });
