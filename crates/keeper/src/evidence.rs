@@ -7,14 +7,15 @@
 //! lets no tenant change the annotation of a bound pod. A tenant may make a pod so large that the
 //! annotation has no room: after all tries, such a pod is deleted if the annotation bounds its run and
 //! no controller exempts the pod from ceilings. If the pod's `PodGroup` is gone, it is deleted at the
-//! next try: a keeper that started now would know no end of its run.
+//! next try: a keeper that started now would know no end of its run. A pod that was deleted before it
+//! was annotated, with a grace period beyond the longest, is annotated while it terminates.
 
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tenure_index::{CeilingIndex, MissingEvidence, ObjectFacts};
+use tenure_index::{MissingEvidence, ObjectFacts};
 use tenure_policy::{
     climb::{self, Action, Climb},
     expiry::claimed,
@@ -65,8 +66,11 @@ impl EvidenceWriter {
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let poller = Poller { handles: &self.handles, lead, shutdown, limits: WorkLimits::default() };
         let fill = |queue: &WorkQueue<_>| {
-            let missing = self.handles.cluster.with(CeilingIndex::missing_evidence);
-            queue.replace(missing.into_iter().map(ObjectWork));
+            let missing = self.handles.cluster.with(|index| {
+                let terminating = index.unnoted_terminations(self.handles.longest_termination);
+                index.missing_evidence().into_iter().chain(terminating)
+            });
+            queue.replace(missing.map(ObjectWork));
         };
         let more = async || sleep(POLL_INTERVAL).await;
         poller.run(fill, more, async |lease| self.note(lease).await, || {}).await;
@@ -75,7 +79,7 @@ impl EvidenceWriter {
     /// Annotates a pod. If the write has worked, the index won't name the pod any more.
     async fn note(&self, lease: Lease<ObjectWork<MissingEvidence>>) {
         let ObjectFacts { uid, namespace, name, facts } = &lease.work.0;
-        let MissingEvidence { evidence, bounds_run, has_lost_group } = facts;
+        let MissingEvidence { evidence, bounds_run, may_not_wait } = facts;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
         let evidence = json!(evidence).to_string();
@@ -101,7 +105,7 @@ impl EvidenceWriter {
             _ if has_no_room => {
                 // the queue forgets the failures of a pod that needs no evidence for a moment
                 let tries = self.handles.cluster.with(|index| index.count_full(*uid));
-                if *has_lost_group || tries >= u32::from(TRIES) {
+                if *may_not_wait || tries >= u32::from(TRIES) {
                     Box::pin(self.delete(&lease, &pod)).await;
                 }
                 lease.failed_with(self.retry_full);

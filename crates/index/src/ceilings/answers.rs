@@ -82,8 +82,9 @@ pub struct MissingEvidence {
     /// True if the evidence says what ends the run. False: nothing ends the run, or the evidence says
     /// only that the pod was ready.
     pub bounds_run: bool,
-    /// True if the `PodGroup` that named the pod's queue is gone: this index alone knows the queue.
-    pub has_lost_group: bool,
+    /// True if this index alone knows what ends the run, or may soon: the `PodGroup` that named the
+    /// pod's queue is gone, or the pod terminates.
+    pub may_not_wait: bool,
 }
 
 impl CeilingIndex {
@@ -315,11 +316,18 @@ impl CeilingIndex {
         let (missing, gangs) = (self.reader.deadlines.lacking_evidence(), &self.objects.gangs);
         let of = |(uid, pod): (Uid, &ManagedPod)| {
             let bounds_run = pod.is_bounded_by_evidence();
-            let has_lost_group = gangs.has_lost_group(gangs.memberships(uid));
-            let facts = MissingEvidence { evidence: pod.evidence(), bounds_run, has_lost_group };
+            let may_not_wait = gangs.has_lost_group(gangs.memberships(uid));
+            let facts = MissingEvidence { evidence: pod.evidence(), bounds_run, may_not_wait };
             ObjectFacts::of_pod(uid, pod, facts)
         };
         missing.map(of).collect()
+    }
+
+    /// Returns the pods that terminate without evidence of a queue that their labels don't name:
+    /// they were deleted before it was written. Only pods whose grace period is longer than `longest`
+    /// may outlive their ceiling.
+    pub fn unnoted_terminations(&mut self, longest: SignedDuration) -> Vec<ObjectFacts<MissingEvidence>> {
+        self.reader.terminating.unnoted(&mut self.objects, longest)
     }
 
     /// Counts a try to write evidence on a pod without room for it. Returns the number of earlier

@@ -156,6 +156,33 @@ fn a_pod_that_terminates_ends_within_the_bound_whether_its_group_goes_before_or_
 }
 
 #[test]
+fn a_pod_that_was_deleted_before_its_evidence_was_written_gets_it_while_it_terminates() {
+    let hour = jiff::SignedDuration::from_hours(1);
+    let going = |grace: i64, annotations: &Value| {
+        let mut deleted = json!({"deletionTimestamp": at(50 + grace), "deletionGracePeriodSeconds": grace});
+        deleted["annotations"] = annotations.clone();
+        pod(&deleted)
+    };
+    let bare = json!({"pod-group-name": "gang"});
+    let mut index = world();
+    index.apply_pod(&going(100_000, &bare));
+    let unnoted = index.unnoted_terminations(hour).pop().expect("its group names the queue").facts;
+    assert_eq!((&unnoted.evidence, unnoted.bounds_run, missing(&mut index)), (&named("short"), true, None));
+    let noted = going(100_000, &noted(&unnoted.evidence));
+    index.apply_pod(&noted);
+    assert_eq!(index.unnoted_terminations(hour), [], "it is noted");
+    for (going, ends) in [(noted, 1), (going(100_000, &bare), 0)] {
+        let mut next = CeilingIndex::new(CeilingOptions::default());
+        add_queue(&mut next, "short", "100s");
+        next.apply_pod(&going);
+        assert_eq!(next.overlong(at(3_800), hour).len(), ends, "the next keeper, without the group");
+    }
+    let mut index = world();
+    index.apply_pod(&going(3_600, &bare));
+    assert_eq!(index.unnoted_terminations(hour), [], "its grace period is no longer than it may be");
+}
+
+#[test]
 fn a_name_that_no_queue_has_is_not_written_on_pods() {
     let mut index = CeilingIndex::new(CeilingOptions::default());
     let group = json!({

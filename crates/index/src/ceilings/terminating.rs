@@ -1,12 +1,12 @@
 //! Pods that terminate, and the bound on the time that this takes: a pod chooses its grace period
 //! itself, and could run on past its ceiling. The keeper's `Terminations` asks for the pods whose
-//! grace period must be shortened.
+//! grace period must be shortened, and its `evidence` task for those that bear no evidence.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;
-use tenure_types::projection;
+use tenure_types::{evidence::Evidence, projection};
 
-use super::{ObjectFacts, SeenPod};
+use super::{MissingEvidence, ObjectFacts, SeenPod};
 use crate::{Uid, cluster::ClusterObjects, deadlines::ManagedPod, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
@@ -76,6 +76,28 @@ impl Terminating {
         let allowed = whole(until.duration_since(now)).max(LEAST_GRACE);
         let is_overlong = of.times.until > until && now < of.times.until && allowed < left;
         is_overlong.then(|| ObjectFacts::of_pod(uid, &of.pod.pod, Overlong { left, allowed }))
+    }
+
+    /// Returns the pods whose grace period is longer than `longest`, and that bear no evidence of a
+    /// queue that was fixed.
+    pub fn unnoted(
+        &self,
+        objects: &mut ClusterObjects,
+        longest: SignedDuration,
+    ) -> Vec<ObjectFacts<MissingEvidence>> {
+        let unnoted = self.0.iter().filter_map(|(uid, of)| {
+            let pod = &of.pod.pod;
+            let is_long = of.times.until.duration_since(of.times.asked) > longest;
+            if !is_long || !pod.lacks_queues() {
+                return None;
+            }
+            let bounds_run = of.pod.standing_by(objects, None).is_some_and(|of| of.expires.is_some());
+            // no readiness counts any more
+            let evidence = Evidence { was_ready: false, ..pod.evidence() };
+            let facts = MissingEvidence { evidence, bounds_run, may_not_wait: true };
+            Some(ObjectFacts::of_pod(*uid, pod, facts))
+        });
+        unnoted.collect()
     }
 
     /// Returns the number of pods past their ceiling whose grace period is over.

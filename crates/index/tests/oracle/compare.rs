@@ -130,11 +130,18 @@ impl Pair {
     }
 
     fn compare_bound(&mut self) -> Result {
+        let longest = SignedDuration::from_secs(LONGEST_GRACE);
         let model = self.model.missing_evidence();
         self.seen.note("lacked evidence", model.len());
-        let mut model: Vec<_> =
-            model.into_iter().map(|(pod, of)| (wire::uid(pod), wire::written(of))).collect();
+        let terminating = self.model.unnoted_terminations(LONGEST_GRACE * SECOND);
+        self.seen.note("terminated without evidence", terminating.len());
+        let mut model: Vec<_> = model
+            .into_iter()
+            .chain(terminating)
+            .map(|(pod, of)| (wire::uid(pod), wire::written(of)))
+            .collect();
         let written = self.index.missing_evidence().into_iter();
+        let written = written.chain(self.index.unnoted_terminations(longest));
         let mut index: Vec<_> = written.map(|of| (of.uid, of.facts.evidence)).collect();
         model.sort_by_key(|(uid, _)| *uid);
         index.sort_by_key(|(uid, _)| *uid);
@@ -144,7 +151,6 @@ impl Pair {
         self.seen.note("terminated for too long", model.len());
         let mut model: Vec<_> =
             model.into_iter().map(|of| (wire::uid(of.uid), of.left.min(ENDLESS), of.allowed)).collect();
-        let longest = SignedDuration::from_secs(LONGEST_GRACE);
         let index = self.index.overlong(timestamp(self.model.now), longest).into_iter();
         let mut index: Vec<_> = index
             .map(|of| (of.uid, of.facts.left.as_secs().min(ENDLESS), of.facts.allowed.as_secs()))

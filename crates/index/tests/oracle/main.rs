@@ -38,7 +38,7 @@ const MANY_STEPS: u64 = 300_000;
 /// The number of events in a history. After them the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 35] = [
+const MUST_BE_SEEN: [&str; 36] = [
     "driven",
     "extended",
     "denied",
@@ -53,6 +53,7 @@ const MUST_BE_SEEN: [&str; 35] = [
     "amid a list",
     "fixed in doubt",
     "terminated for too long",
+    "terminated without evidence",
     "expired",
     "expired again",
     "never placed",

@@ -1,7 +1,7 @@
 use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1};
 
 use super::*;
-use crate::testing::{Keeper, Server, until};
+use crate::testing::{Keeper, Server, terminating, until};
 
 mod histories;
 
@@ -85,6 +85,29 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_at_the_next_try_once
         assert!(waited <= Duration::from_secs(45), "{waited:?}");
         assert_eq!(server.0.lock().deleted, ["full-0/pods/full-0-0"], "the others have their groups");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_deleted_before_its_evidence_was_written_gets_it_or_has_its_grace_shortened() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    let (evidence, server) = members("full-", 1).await;
+    let keeper = Keeper { server: server.clone(), handles: Arc::clone(&evidence.handles) };
+    let mut deleted = terminating();
+    (deleted["labels"], deleted["annotations"]) = (json!(null), json!({"pod-group-name": "gang"}));
+    keeper.add_pods("full-", 1, &deleted);
+    let is_done = || {
+        let state = server.0.lock();
+        state.deleted.len() >= 3 && state.evidence.len() == 10
+    };
+    let done = async {
+        while !is_done() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = until(evidence.run(&lead, &shutdown), done).await;
+    assert!(waited <= Duration::from_secs(3), "{waited:?}");
+    let state = server.0.lock();
+    assert!(state.deleted.iter().all(|pod| pod.starts_with("full-")), "{:?}", state.deleted);
 }
 
 #[tokio::test(start_paused = true)]

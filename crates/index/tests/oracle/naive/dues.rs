@@ -82,6 +82,19 @@ impl Bound {
         if stays_bound { self } else { Self::default() }
     }
 
+    /// The evidence of it on a pod, without that of its readiness.
+    fn evidence(self, pod: &PodObj) -> EvidenceObj {
+        let Self { runai, tensorstack, lending, own, since } = self;
+        EvidenceObj {
+            runai: runai.or(pod.evidence.runai),
+            tensorstack: tensorstack.or(pod.evidence.tensorstack),
+            lending: if lending == 0 { pod.evidence.lending } else { lending },
+            own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
+            since: since.into_iter().chain(pod.evidence.since).min(),
+            was_ready: false,
+        }
+    }
+
     fn queue(self, family: Family) -> Option<u8> {
         match family {
             Family::Runai => self.runai,
@@ -440,17 +453,24 @@ impl Naive {
                 || (lending != 0 && lending != pod.evidence.lending)
                 || (lacks_own && !self.group_notes(pod, own))
                 || (lacks_ready && self.must_be_ready(pod));
-            let evidence = EvidenceObj {
-                runai: runai.or(pod.evidence.runai),
-                tensorstack: tensorstack.or(pod.evidence.tensorstack),
-                lending: if lending == 0 { pod.evidence.lending } else { lending },
-                own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
-                since: since.into_iter().chain(pod.evidence.since).min(),
-                was_ready: lacks_ready || pod.evidence.was_ready,
-            };
+            let was_ready = lacks_ready || pod.evidence.was_ready;
+            let evidence = EvidenceObj { was_ready, ..record.bound.evidence(pod) };
             (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
         };
         self.records.iter().filter_map(missing).collect()
+    }
+
+    /// The pods that may terminate for longer than `longest`, without evidence of a queue that was fixed.
+    pub fn unnoted_terminations(&self, longest: Nanos) -> BTreeMap<u32, EvidenceObj> {
+        let unnoted = |(uid, bound): (&u32, &Bound)| {
+            let pod = &self.pods[uid];
+            let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
+            let is_missing =
+                lacks(bound.runai, pod.evidence.runai) || lacks(bound.tensorstack, pod.evidence.tensorstack);
+            let is_long = pod.grace.saturating_mul(SECOND) > longest;
+            (is_long && is_missing).then(|| (*uid, bound.evidence(pod)))
+        };
+        self.terminating.iter().filter_map(unnoted).collect()
     }
 
     /// The queue of a pod has rules for workloads that don't get ready.
