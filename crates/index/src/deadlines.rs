@@ -146,10 +146,11 @@ impl Deadlines {
             self.pods.insert(uid, Box::new(pod));
             return true;
         };
-        let before = known.controller.map(|of| of.uid);
+        let before = known.controller;
         let stays = known.update(pod, interner);
-        let after = known.controller.map(|of| of.uid);
-        self.by_controller.replace(uid, before, after);
+        let after = known.controller;
+        self.by_controller.replace(uid, before.map(|of| of.uid), after.map(|of| of.uid));
+        // another kind with the same uid is another owner
         if before != after {
             known.revive();
         }

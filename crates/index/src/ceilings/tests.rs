@@ -197,8 +197,11 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     assert_eq!(index.next_due_after(Timestamp::MIN), None);
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     assert_eq!(index.next_due_after(Timestamp::MIN), None, "the same owner");
-    index.apply_pod(&pod("a", &owned_by("ReplicaSet", "r")));
-    assert!(index.next_batch(at(21)).is_some());
+    for (kind, uid) in [("Thing", "d"), ("ReplicaSet", "r")] {
+        index.apply_pod(&pod("a", &owned_by(kind, uid)));
+        let group = index.next_batch(at(21)).expect("it has another owner");
+        index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Final, at(21));
+    }
 }
 
 #[test]

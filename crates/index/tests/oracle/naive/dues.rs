@@ -294,7 +294,7 @@ impl Naive {
             });
             record.bound = bound;
             record.readiness = after(record.readiness, pod);
-            if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
+            if before.is_some_and(|before| before != pod.controller) {
                 record.revive();
             }
         } else {
