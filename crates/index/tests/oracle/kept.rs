@@ -984,3 +984,33 @@ fn a_pod_that_names_a_daemon_set_leaves_no_room() {
     events.extend([Event::Pod(pod.clone()), left(&pod), Event::Pass(5_000), Event::Returns]);
     agrees(&events);
 }
+
+#[test]
+fn a_pod_that_terminates_for_long_lacks_the_evidence_of_its_groups_queue() {
+    let groups = [None, Some(0), None, None, None];
+    let pod = PodObj { scheduled: Some(1_000), groups, ..pod(1, None) };
+    let deleted = PodObj { terminating: true, grace: 5_000, ..pod.clone() };
+    let evidence = EvidenceObj { tensorstack: Some(0), ..EvidenceObj::default() };
+    agrees(&[
+        queue(0, 2),
+        Event::Group(GroupObj { kind: PodGroupKind::Tensorstack, queue: Some(0), ..GroupObj::default() }),
+        Event::Pod(pod),
+        Event::Pod(deleted.clone()),
+        Event::Pass(10_000),
+        Event::Pod(PodObj { evidence, ..deleted }),
+    ]);
+}
+
+#[test]
+fn a_pod_whose_owner_gets_another_kind_is_due_again() {
+    let owned = |kind| Event::Pod(PodObj { controller: Some((kind, 6)), ..pod(1, Some(0)) });
+    agrees(&[
+        queue(0, 1),
+        owned(OwnerKind::DaemonSet),
+        Event::Pass(2_000),
+        Event::Take(0),
+        Event::RecordOutcome(0, Scope::All, End::Final),
+        owned(OwnerKind::Thing),
+        Event::Take(0),
+    ]);
+}
