@@ -84,9 +84,9 @@ impl Inspector<'_> {
     /// Returns the queues that `tenancy.queueAccess.grants` of the chart names. Empty if the user may
     /// not list `ClusterRole`s.
     async fn granted_queues(&self) -> BTreeSet<String> {
-        let roles = list(Api::all(self.cluster.client.clone()), &of_component("tenancy"), "").await;
-        let roles: Vec<ClusterRole> = roles.unwrap_or_default();
-        let rules = roles.into_iter().flat_map(|role| role.rules.unwrap_or_default());
+        let listed = list(Api::all(self.cluster.client.clone()), &of_component("tenancy"), "").await;
+        let listed: Vec<ClusterRole> = listed.unwrap_or_default();
+        let rules = listed.into_iter().flat_map(|role| role.rules.unwrap_or_default());
         let of_queues = rules.filter(|rule| {
             let names = |list: &[String], name: &str| list.iter().any(|of| of == name);
             names(&rule.verbs, USE) && names(rule.resources.as_deref().unwrap_or_default(), "queues")
