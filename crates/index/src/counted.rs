@@ -6,8 +6,8 @@
 //! - Which pods count as one workload, while they run and when they leave a queue? Those of the root
 //!   owner, which a pause stops and a return starts again; else those of the `PodGroup`; else the pod:
 //!   [`CountedWorkload::of`].
-//! - Which pods start as one, for clocks and floors? Those of the `PodGroup`, whoever owns them; else
-//!   the pod: [`Gangs::workload`](crate::podgroups::Gangs::workload).
+//! - Which pods start as one, for clocks and floors? Those of the `PodGroup`, of any owner; else the
+//!   pod: [`Gangs::workload`](crate::podgroups::Gangs::workload).
 //! - Which pods does one act serve? Those of the controller that the pods name, since the owners
 //!   above it are only known for certain once they are read; else the pod:
 //!   [`DueKey`](crate::DueKey).

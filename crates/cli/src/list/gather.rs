@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(reads.crowded(&all), [jobs("flood")]);
         reads.listed.insert(jobs("flood"), None);
         assert!(reads.crowded(&all).is_empty());
-        // those that were read before count, too
+        // earlier reads count as well
         reads.counts.insert(jobs("quiet"), ONE_BY_ONE);
         assert_eq!(reads.crowded(&asks("quiet", 1)), [jobs("quiet")]);
         reads.forbidden.insert(("ray.io/v1".into(), "RayJob".into()));

@@ -90,7 +90,7 @@ impl CeilingIndex {
     }
 
     /// Returns the workload of a pod that takes room, before the pod leaves. None: the pod runs on,
-    /// whatever else changes, or leaves no room that a paused owner may be called back for.
+    /// or its room brings no paused owner back.
     pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<QueueOccupant> {
         let Self { objects, reader } = self;
         if objects.paused.is_empty() || !has_left_room(changed) {
@@ -130,8 +130,8 @@ impl CeilingIndex {
         }
     }
 
-    /// True if a workload has pods, whether or not they take room. A group is there while any pod
-    /// names it, whoever owns the pod.
+    /// True if a workload has pods, whether or not they take room. A group is there while a pod
+    /// of any owner names it.
     fn is_there(&self, workload: &CountedWorkload) -> bool {
         match workload {
             CountedWorkload::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),

@@ -1,6 +1,6 @@
 //! Pods that terminate, and the bound on the time that this takes: a pod chooses its grace period
 //! itself, and could run on past its ceiling. The keeper's `Terminations` asks for the pods whose
-//! grace period must be shortened, and its `evidence` task for those that bear no evidence.
+//! grace period must be shortened, and its `EvidenceWriter` for those without evidence.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;

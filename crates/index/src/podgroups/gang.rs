@@ -87,7 +87,7 @@ impl ObservedRun {
     fn note_active(&mut self, pod: &GroupMember) {
         self.oldest = Milliseconds::earliest(self.oldest, pod.created);
         self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled.at());
-        // the pods before the start are too few, and stay so whoever is scheduled after it
+        // too few pods were scheduled before the start, and a later pod makes them no more
         self.grown |= pod.scheduled().is_some_and(|at| self.start.is_none_or(|start| at < start));
     }
 }

@@ -1,4 +1,4 @@
-//! Asks both which run each request for more time is for, and what becomes of it.
+//! Asks both for the run of each request for more time, and for the decision about the request.
 
 use jiff::SignedDuration;
 use tenure_policy::extension::{ExtensionDecision, GoingRun, RequestedRun, decide};

@@ -28,7 +28,7 @@ pub struct Going {
     pub is_denied: bool,
 }
 
-/// What becomes of an extension.
+/// The decision about an extension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     Keep,
@@ -39,7 +39,7 @@ pub enum Verdict {
 }
 
 impl Going {
-    /// What becomes of a request for this time.
+    /// Decides about a request for this time.
     pub fn verdict(&self, duration: Nanos) -> Verdict {
         let Self { has_ceiling, allowed, count, total, is_denied } = *self;
         let (after, is_spent) = (total + duration, allowed.count.is_some_and(|most| count >= most));
@@ -109,7 +109,7 @@ impl Naive {
         self.knows(Family::Tensorstack, of.tensorstack?).then(Allowed::default)
     }
 
-    /// What becomes of an extension by its run alone.
+    /// Decides about an extension by its run alone.
     pub fn verdict(&self, of: &ExtensionObj) -> Verdict {
         if of.denied.is_some() {
             return Verdict::Keep;
