@@ -263,7 +263,7 @@ impl<C: ChangeCommand> Changer<C> {
                 Err(error) => return Err(refused::<C>(object, error)),
             }
         }
-        bail!("{object} changes all the time: {TRIES} tries have failed")
+        bail!("{object} changes all the time: {TRIES} tries have failed: try again later")
     }
 
     /// Sends a Command of Volcano, if there is one. A Command of the same name may already exist.
@@ -286,7 +286,9 @@ impl<C: ChangeCommand> Changer<C> {
                 sent => return sent.map(drop).map_err(explain),
             }
         }
-        bail!("a quota refuses the Command for {object}: {TRIES} tries have failed")
+        bail!(
+            "a ResourceQuota changed at each of {TRIES} tries to create a Command for {object}: try again later"
+        )
     }
 }
 

@@ -186,7 +186,10 @@ impl ReviewerDecision {
         let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
         let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         for name in names {
-            ensure!(is_segment(name), "{name:?} can't be an extension");
+            ensure!(
+                is_segment(name),
+                "{name:?} can't be the name of an Extension: kubectl tenure extensions lists them"
+            );
             let found = extensions.get(name).await.map_err(explain_extension)?.read()?;
             self.check(&found)?;
             let asked = found.spec.duration.as_str();

@@ -68,7 +68,7 @@ impl MatrixArgs {
         snapshot.warn();
         let tree = snapshot.tree();
         for name in preemptor_queue.iter().chain(&victim_queue) {
-            ensure!(tree.find(name).is_some(), "there is no queue {name:?} of group scheduling.run.ai");
+            ensure!(tree.find(name).is_some(), queues::missing(name));
         }
         if tree.is_empty() {
             print_message("No queues of group scheduling.run.ai found.");

@@ -4,7 +4,7 @@
 //! The delays are computed by `tenure_policy::requeue`, as the keeper does. The queue's own block
 //! counts as a whole, and flags override its fields.
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -166,8 +166,7 @@ fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {
 fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
     let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
     let tree = snapshot.tree();
-    let id =
-        tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
+    let id = tree.find(leaf).with_context(|| queues::missing(leaf))?;
     snapshot.warnings().for_each(|warning| warn(&warning));
     let path = tree.path(id).unwrap_or_else(|_| vec![id]);
     let (documents, _) = queues::counting(documents);

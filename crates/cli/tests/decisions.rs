@@ -175,7 +175,10 @@ fn a_matrix_of_a_queue_that_is_not_there_says_so() {
     let output = tenure(&["matrix", "-f", "-", "--victim-queue", "missing"], &objects(&cluster()));
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "error: there is no queue \"missing\" of group scheduling.run.ai\n");
+    assert_eq!(
+        said,
+        "error: there is no queue \"missing\" of group scheduling.run.ai: kubectl tenure matrix lists the queues\n"
+    );
 }
 
 #[test]
@@ -729,7 +732,10 @@ fn what_tenure_does_not_pause_is_not_of_workload() {
             "cronjob/nightly",
             "error: Tenure doesn't pause a CronJob: explain one of its pods, or an object that it controls\n",
         ),
-        ("job/gone", "error: job/gone is not among the objects that were read\n"),
+        (
+            "job/gone",
+            "error: job/gone of namespace ns is not among the objects that were read: name its namespace with -n, and its file with -f\n",
+        ),
         ("job", "error: no name after \"job\": name an object as in deployment/test\n"),
     ] {
         let Output { status, stderr, .. } =

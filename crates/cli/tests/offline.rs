@@ -230,7 +230,13 @@ fn a_bad_flag_is_named_with_what_would_be_right() {
 fn a_queue_that_is_not_there_is_reported() {
     let directory = with(&[("q.yaml", QUEUES)]);
     let (_, err, code) = run(&directory, "requeue-schedule --queue gone -f q.yaml");
-    assert_eq!((err.as_str(), code), ("error: there is no queue \"gone\" of group scheduling.run.ai\n", 1));
+    assert_eq!(
+        (err.as_str(), code),
+        (
+            "error: there is no queue \"gone\" of group scheduling.run.ai: kubectl tenure matrix lists the queues\n",
+            1
+        )
+    );
     let (_, err, code) = run(&directory, "requeue-schedule --queue speech -f q.yaml");
     assert!(err.contains("queue \"speech\" is its own parent"), "{err}");
     assert_eq!(code, 0, "the defaults apply");

@@ -224,11 +224,11 @@ fn clusters_that_no_kubeconfig_leads_to() {
         ),
         (
             "--kubeconfig no-cluster",
-            "the kubeconfig has no cluster \"z\", which --cluster or its context names",
+            "the kubeconfig has no cluster \"z\", which --cluster or its context names: kubectl config get-clusters shows which it has",
         ),
         (
             "--kubeconfig good --cluster z",
-            "the kubeconfig has no cluster \"z\", which --cluster or its context names",
+            "the kubeconfig has no cluster \"z\", which --cluster or its context names: kubectl config get-clusters shows which it has",
         ),
         (
             "--kubeconfig good --user z",

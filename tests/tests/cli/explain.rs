@@ -33,7 +33,10 @@ async fn a_pair_of_queues_has_the_floor_of_the_cluster() {
     assert_eq!(matrix["reclaim"], expected);
     assert_eq!(matrix["queues"][1]["path"], json!(["ex-b", "ex-leaf"]));
     let missing = run(world, &["matrix", "--victim-queue", "ex-gone"]).await.bad();
-    assert_eq!(missing, "error: there is no queue \"ex-gone\" of group scheduling.run.ai\n");
+    assert_eq!(
+        missing,
+        "error: there is no queue \"ex-gone\" of group scheduling.run.ai: kubectl tenure matrix lists the queues\n"
+    );
 }
 
 #[tokio::test]

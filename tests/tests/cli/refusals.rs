@@ -119,7 +119,7 @@ async fn a_cluster_without_queues_has_no_workloads_in_one() {
             &["resume", "nonsense/a"],
             1,
             "",
-            "error: the server doesn't have a resource type \"nonsense\"\n".into(),
+            "error: the server doesn't have a resource type \"nonsense\": kubectl api-resources lists the types\n".into(),
         ),
         (&["explain", "pod", "a"], 1, "", "Error from server (NotFound): pods \"a\" not found\n".into()),
         (
@@ -132,7 +132,7 @@ async fn a_cluster_without_queues_has_no_workloads_in_one() {
             &["requeue-schedule", "--queue", "a"],
             1,
             "",
-            format!("{NO_TREE}error: there is no queue \"a\" of group scheduling.run.ai\n"),
+            format!("{NO_TREE}error: there is no queue \"a\" of group scheduling.run.ai: kubectl tenure matrix lists the queues\n"),
         ),
     ] {
         let said = Said::of(tenure(&cluster, cluster.kubeconfig(), command).await).await;

@@ -117,7 +117,7 @@ impl<'o> ChangeSubject<'o> {
                 bail!("{object} isn't paused: it has no annotation {PAUSED_ANNOTATION}");
             };
             bail!(
-                "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}, though its {field} is {}: set by another user or controller",
+                "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}, though its {field} is {}: set by another user or controller: kubectl get --show-managed-fields -o yaml says by which",
                 shown(found.at(field))
             );
         };

@@ -310,7 +310,9 @@ fn unreadable(error: KubeconfigError) -> Error {
         KubeconfigError::ReadConfig(error, path) => {
             anyhow!("cannot read the kubeconfig {}: {error}", path.display())
         }
-        KubeconfigError::FindPath => anyhow!("there is no home directory to look for a kubeconfig in"),
+        KubeconfigError::FindPath => {
+            anyhow!("there is no home directory to look for a kubeconfig in: give --kubeconfig, or set HOME")
+        }
         KubeconfigError::CurrentContextNotSet => {
             anyhow!(
                 "the kubeconfig has no current context: give --context, or set one with kubectl config use-context"
@@ -320,7 +322,9 @@ fn unreadable(error: KubeconfigError) -> Error {
             anyhow!("the kubeconfig has no context {name:?}: kubectl config get-contexts shows which it has")
         }
         KubeconfigError::LoadClusterOfContext(name) => {
-            anyhow!("the kubeconfig has no cluster {name:?}, which --cluster or its context names")
+            anyhow!(
+                "the kubeconfig has no cluster {name:?}, which --cluster or its context names: kubectl config get-clusters shows which it has"
+            )
         }
         // for a file that isn't YAML, the message also has the lines
         other => {

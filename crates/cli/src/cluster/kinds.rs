@@ -194,7 +194,11 @@ impl ResourceKinds {
         }
         match (known.as_slice(), found.as_slice()) {
             ([one], _) | ([], [one, ..]) => Ok(one),
-            ([], []) => bail!("the server doesn't have a resource type {word:?}"),
+            ([], []) => {
+                bail!(
+                    "the server doesn't have a resource type {word:?}: kubectl api-resources lists the types"
+                )
+            }
             (several, _) => {
                 let names: Vec<String> = several.iter().map(|kind| kind.plural()).collect();
                 bail!("{word:?} may be any of {}: say which", names.join(", "))
@@ -269,7 +273,9 @@ mod tests {
     #[test]
     fn what_no_kind_is_called_means_none() {
         for word in ["", "x", "deploy.batch", "deploy.v9.apps", ".apps"] {
-            let expected = format!("the server doesn't have a resource type {word:?}");
+            let expected = format!(
+                "the server doesn't have a resource type {word:?}: kubectl api-resources lists the types"
+            );
             assert_eq!(resolved(word), Err(expected), "{word}");
         }
     }

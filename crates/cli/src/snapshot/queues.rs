@@ -39,6 +39,11 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
     Ok(listed.into_iter().filter_map(|object| object.map_err(|why| warn(&why)).ok()).collect())
 }
 
+/// Returns the error about a queue of the tree that doesn't exist.
+pub fn missing(name: &str) -> String {
+    format!("there is no queue {name:?} of group scheduling.run.ai: kubectl tenure matrix lists the queues")
+}
+
 /// Returns the queues of the tree by name, and warnings about queues that don't count. Of queues
 /// with the same name, the last one counts.
 pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<String>) {

@@ -58,8 +58,12 @@ impl Snapshot {
                 && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
         };
         let found = self.documents.iter().rev().find(is_meant);
-        let found =
-            found.with_context(|| format!("{word}/{name} is not among the objects that were read"))?;
+        let not_read = || {
+            format!(
+                "{word}/{name} of namespace {namespace} is not among the objects that were read: name its namespace with -n, and its file with -f"
+            )
+        };
+        let found = found.with_context(not_read)?;
         let reference = OwnerReference {
             api_version: found.api_version.clone(),
             kind: found.kind.clone(),

@@ -122,7 +122,8 @@ impl Child {
 /// ends, or after two minutes.
 async fn ended(mut command: Command) -> Result<Output> {
     command.kill_on_drop(true);
-    Ok(timeout(LONGEST, command.output()).await.context("the command takes too long")??)
+    let late = || format!("the command has no result after {LONGEST:?}: run it in a terminal");
+    Ok(timeout(LONGEST, command.output()).await.with_context(late)??)
 }
 
 impl CommandOutput {
