@@ -11,7 +11,6 @@ mod kept;
 mod permits;
 mod preemptor;
 mod question;
-mod recent_grants;
 mod waiters;
 mod wake;
 
@@ -26,7 +25,6 @@ use crate::{Metrics, sight::ClusterView};
 pub use http::{MAX_PREEMPTION_BYTES, router};
 use kept::KeptPods;
 pub use permits::{Permit, Permits};
-use recent_grants::RecentGrants;
 use waiters::Waiters;
 pub use wake::NominationNudger;
 
@@ -54,7 +52,7 @@ const SMALL_IN_FLIGHT: usize = 16;
 pub struct Extender {
     /// All pods and queues, and what protects them.
     pub sight: ClusterView,
-    /// The recent grants, which the guard reads.
+    /// The recent grants, which the guard reads as well.
     pub permits: Permits,
     /// True if refused preemptors are remembered, to be woken.
     pub wakes: bool,
@@ -69,8 +67,8 @@ pub struct Extender {
     metrics: Metrics,
     /// The refused preemptors that will be woken.
     waiters: Arc<Mutex<Waiters>>,
-    /// The grants that a scheduler may not have acted on yet.
-    recent_grants: Arc<Mutex<RecentGrants>>,
+    /// Held while victims are granted.
+    granting: Arc<Mutex<()>>,
     /// The pods that floors keep from preemptors.
     kept: Arc<Mutex<KeptPods>>,
 }
@@ -80,7 +78,7 @@ impl Extender {
     pub fn new(sight: ClusterView, metrics: Metrics) -> Self {
         let [patient, large, small] =
             [MOST_PATIENT, LARGE_IN_FLIGHT, SMALL_IN_FLIGHT].map(|turns| Arc::new(Semaphore::new(turns)));
-        let (permits, waiters, recent_grants, kept) = Default::default();
+        let (permits, waiters, granting, kept) = Default::default();
         Self {
             sight,
             permits,
@@ -91,7 +89,7 @@ impl Extender {
             small,
             metrics,
             waiters,
-            recent_grants,
+            granting,
             kept,
         }
     }

@@ -6,7 +6,6 @@ use std::{mem, sync::Arc};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tenure_index::Uid;
 
 use super::{Extender, waiters::Waiter};
 
@@ -72,7 +71,6 @@ impl Drop for ExtenderCall {
         let state = mem::replace(&mut *self.caller.0.lock(), CallState::Left);
         let CallState::Granted(granted) = state else { return };
         let (GrantEffects { uid, at, waited }, extender) = (*granted, &self.extender);
-        extender.recent_grants.lock().remove(Uid::of(&uid), at);
         extender.permits.revoke(&uid, at);
         if let Some(waiter) = waited {
             extender.waiters.lock().wait_again(waiter);
@@ -83,6 +81,7 @@ impl Drop for ExtenderCall {
 #[cfg(test)]
 mod tests {
     use prometheus_client::registry::Registry;
+    use tenure_index::Uid;
 
     use super::{super::Permit, *};
     use crate::{ClusterView, Metrics};
@@ -115,18 +114,16 @@ mod tests {
 
     /// Preemptor p gets victim v, for which it has waited.
     fn grant(extender: &Extender) -> GrantEffects {
-        let victims = vec![Uid::of("v")];
-        extender.recent_grants.lock().add(Uid::of("p"), now(), victims.clone());
-        let name = || "p".to_owned();
-        let permit = Permit { preemptor: name(), namespace: name(), name: name(), at: now(), victims };
-        extender.permits.grant(permit);
+        let [preemptor, namespace, name] = ["p", "p", "p"].map(str::to_owned);
+        let (of_groups, others) = (vec![Uid::of("v")], Vec::new());
+        extender.permits.grant(Permit { preemptor, namespace, name, at: now(), of_groups, others });
         GrantEffects { uid: "p".to_owned(), at: now(), waited: Some(waiter()) }
     }
 
     /// True if v is granted, true if it counts as gone, and the number of waiters.
     fn standing(extender: &Extender) -> (bool, bool, usize) {
         let is_granted = extender.permits.covering(Uid::of("v"), now()).is_some();
-        let counts = extender.recent_grants.lock().to_others(Uid::of("q"), now()).next().is_some();
+        let counts = !extender.permits.unsettled("q", now()).is_empty();
         (is_granted, counts, extender.waiters.lock().by_uid.len())
     }
 

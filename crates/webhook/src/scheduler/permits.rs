@@ -1,7 +1,10 @@
-//! The recent grants of the extender, for the guard: the deletion of a victim names no preemptor.
+//! The recent grants of the extender.
 //!
-//! The extender grants and revokes permits, and the guard of the same replica reads them. Nothing
-//! is shared between replicas.
+//! The guard reads them because the deletion of a victim names no preemptor. The extender reads the
+//! latest ones because a scheduler asks again before it has deleted its victims: so two grants
+//! together don't take more of a group than the group can lose.
+//!
+//! Nothing is shared between replicas.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,9 +16,16 @@ use tenure_index::Uid;
 /// some time on failure.
 const VALID_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// The most victims in all permits together: some megabytes. Beyond that, the oldest permits are
-/// forgotten.
+/// The time after which a permit is settled: the deletions of its victims are visible in the index.
+pub const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
+/// The most victims in all permits together: some megabytes. Beyond that, the oldest settled
+/// permits are forgotten.
 const MOST_VICTIMS: usize = 500_000;
+
+/// The most permits if none is settled: more than a scheduler asks for in that time. Beyond that,
+/// the oldest is forgotten.
+const MOST_UNSETTLED: usize = 1_000;
 
 /// Permits of the last minute. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -48,22 +58,21 @@ pub struct Permit {
     pub name: String,
     /// The time of the grant.
     pub at: Timestamp,
-    /// The victims on all nodes.
-    pub victims: Vec<Uid>,
+    /// The victims in groups, on all nodes.
+    pub of_groups: Vec<Uid>,
+    /// The other victims, on all nodes.
+    pub others: Vec<Uid>,
 }
 
 impl Permits {
     /// Grants a permit, in place of an earlier one of the same preemptor.
     pub fn grant(&self, permit: Permit) {
         let mut granted = self.0.lock();
-        granted.retain(|old| old.preemptor != permit.preemptor && is_valid(old, permit.at));
-        granted.victims = granted.victims.saturating_add(permit.victims.len());
+        let now = permit.at;
+        granted.retain(|old| old.preemptor != permit.preemptor && !is_older(old, VALID_FOR, now));
+        granted.victims = granted.victims.saturating_add(permit.victims());
         granted.permits.push_back(PermitEntry { permit, is_sorted: false });
-        while granted.victims > MOST_VICTIMS && granted.permits.len() > 1 {
-            if let Some(oldest) = granted.permits.pop_front() {
-                granted.victims = granted.victims.saturating_sub(oldest.permit.victims.len());
-            }
-        }
+        granted.shrink(now);
     }
 
     /// Forgets the permit that was granted to a preemptor at that time.
@@ -75,20 +84,39 @@ impl Permits {
     /// valid permit. None: no valid permit has it.
     pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
         let mut granted = self.0.lock();
-        let mut valid = granted.permits.iter_mut().rev().filter(|entry| is_valid(&entry.permit, now));
+        let mut valid =
+            granted.permits.iter_mut().rev().filter(|entry| !is_older(&entry.permit, VALID_FOR, now));
         let PermitEntry { permit, .. } = valid.find_map(|entry| entry.covers(victim).then_some(entry))?;
         Some((permit.namespace.clone(), permit.name.clone()))
+    }
+
+    /// Returns the permits of other preemptors that aren't settled: each preemptor with its victims
+    /// in groups. Copies them, so that the guard needn't wait for an answer to a scheduler.
+    pub fn unsettled(&self, preemptor: &str, now: Timestamp) -> Vec<(Uid, Vec<Uid>)> {
+        let granted = self.0.lock();
+        let permits = granted.permits.iter().map(|entry| &entry.permit);
+        let of_others = permits.filter(|of| of.preemptor != preemptor && !is_older(of, SETTLED_AFTER, now));
+        of_others.map(|of| (Uid::of(&of.preemptor), of.of_groups.clone())).collect()
+    }
+}
+
+impl Permit {
+    /// Returns the number of victims.
+    fn victims(&self) -> usize {
+        self.of_groups.len().saturating_add(self.others.len())
     }
 }
 
 impl PermitEntry {
     /// True if the permit has this victim.
     fn covers(&mut self, victim: Uid) -> bool {
+        let Permit { of_groups, others, .. } = &mut self.permit;
         if !self.is_sorted {
-            self.permit.victims.sort_unstable();
+            of_groups.sort_unstable();
+            others.sort_unstable();
             self.is_sorted = true;
         }
-        self.permit.victims.binary_search(&victim).is_ok()
+        of_groups.binary_search(&victim).is_ok() || others.binary_search(&victim).is_ok()
     }
 }
 
@@ -96,13 +124,29 @@ impl PermitQueue {
     /// Keeps the permits that `keep` is true for, and counts their victims.
     fn retain(&mut self, keep: impl Fn(&Permit) -> bool) {
         self.permits.retain(|entry| keep(&entry.permit));
-        self.victims = self.permits.iter().map(|entry| entry.permit.victims.len()).sum();
+        self.victims = self.permits.iter().map(|entry| entry.permit.victims()).sum();
+    }
+
+    /// Forgets the oldest permits until the others are within the bounds.
+    fn shrink(&mut self, now: Timestamp) {
+        while let Some(PermitEntry { permit: oldest, .. }) = self.permits.front() {
+            let is_within = if is_older(oldest, SETTLED_AFTER, now) {
+                self.victims <= MOST_VICTIMS
+            } else {
+                self.permits.len() <= MOST_UNSETTLED
+            };
+            if is_within {
+                return;
+            }
+            self.victims = self.victims.saturating_sub(oldest.victims());
+            self.permits.pop_front();
+        }
     }
 }
 
-/// True while the guard may use a permit.
-fn is_valid(permit: &Permit, now: Timestamp) -> bool {
-    now.duration_since(permit.at) < VALID_FOR
+/// True if a permit was granted at least this time ago.
+fn is_older(permit: &Permit, age: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(permit.at) >= age
 }
 
 #[cfg(test)]
@@ -115,7 +159,8 @@ mod tests {
             namespace: "ns".to_owned(),
             name: preemptor.to_owned(),
             at: second(at),
-            victims: victims.iter().map(|uid| Uid::of(uid)).collect(),
+            of_groups: victims.iter().map(|uid| Uid::of(uid)).collect(),
+            others: vec![Uid::of("alone")],
         }
     }
 
@@ -133,6 +178,7 @@ mod tests {
         permits.grant(permit("p", 0, &["b", "a"]));
         assert_eq!(covering(&permits, "a", 59).as_deref(), Some("p"));
         assert_eq!(covering(&permits, "b", 59).as_deref(), Some("p"));
+        assert_eq!(covering(&permits, "alone", 59).as_deref(), Some("p"));
         assert_eq!(covering(&permits, "c", 59), None);
         assert_eq!(covering(&permits, "a", 60), None);
     }
@@ -160,16 +206,44 @@ mod tests {
         assert_eq!(covering(&permits, "a", 1).as_deref(), Some("p"));
     }
 
+    fn unsettled(permits: &Permits, of: &str, at: i64) -> Vec<Uid> {
+        permits.unsettled(of, second(at)).into_iter().flat_map(|(_, victims)| victims).collect()
+    }
+
     #[test]
-    fn what_is_kept_is_bounded_and_the_newest_always_is() {
+    fn the_victims_of_others_in_groups_count_as_gone_until_the_deletions_are_visible() {
+        let permits = Permits::default();
+        permits.grant(permit("p", 0, &["a"]));
+        permits.grant(permit("q", 1, &["b"]));
+        permits.grant(permit("p", 2, &["c"]));
+        assert_eq!(unsettled(&permits, "p", 5), [Uid::of("b")]);
+        assert_eq!(unsettled(&permits, "r", 5), [Uid::of("b"), Uid::of("c")]);
+        assert_eq!(unsettled(&permits, "r", 6), [Uid::of("c")]);
+        assert_eq!(unsettled(&permits, "r", 7), []);
+    }
+
+    #[test]
+    fn the_oldest_settled_permits_go_when_there_are_too_many_victims() {
         let permits = Permits::default();
         let victims: Vec<String> = (0..MOST_VICTIMS).map(|uid| uid.to_string()).collect();
         let victims: Vec<&str> = victims.iter().map(String::as_str).collect();
         permits.grant(permit("first", 0, &["a"]));
-        permits.grant(permit("second", 0, &victims));
-        assert_eq!(covering(&permits, "a", 1), None);
-        assert_eq!(covering(&permits, "7", 1).as_deref(), Some("second"));
-        permits.grant(permit("third", 70, &["a"]));
-        assert_eq!(permits.0.lock().victims, 1);
+        permits.grant(permit("second", 4, &victims));
+        assert_eq!(covering(&permits, "a", 4).as_deref(), Some("first"), "its deletions may not be visible");
+        permits.grant(permit("third", 5, &["b"]));
+        assert_eq!(covering(&permits, "a", 5), None);
+        assert_eq!(covering(&permits, "7", 5).as_deref(), Some("second"));
+        permits.grant(permit("fourth", 70, &["a"]));
+        assert_eq!(permits.0.lock().victims, 2);
+    }
+
+    #[test]
+    fn no_more_unsettled_permits_are_kept_than_a_scheduler_gets_to() {
+        let permits = Permits::default();
+        for number in 0..=MOST_UNSETTLED {
+            permits.grant(permit(&number.to_string(), 0, &[&number.to_string()]));
+        }
+        assert_eq!(permits.0.lock().permits.len(), MOST_UNSETTLED);
+        assert_eq!((covering(&permits, "0", 1), covering(&permits, "1", 1)), (None, Some("1".to_owned())));
     }
 }

@@ -24,8 +24,8 @@ use tracing::{debug, info};
 use super::{
     Extender, Permit,
     caller::{Caller, GrantEffects},
+    permits::SETTLED_AFTER,
     preemptor,
-    recent_grants::SETTLED_AFTER,
     waiters::Waiter,
 };
 use crate::{metrics::NodeCounts, sight::ClusterView};
@@ -143,13 +143,13 @@ impl Extender {
         let (mut counts, mut obstacle) = (NodeCounts::default(), Obstacle::default());
         let most = answers.iter().map(|answer| taken(answer).len()).sum();
         let mut body = extender::PreemptionResult::with_capacity(most);
-        let (mut granted, mut of_groups) = (Vec::new(), Vec::new());
+        let (mut of_groups, mut others) = (Vec::new(), Vec::new());
         let now = question.rules.now;
-        let uid = Uid::of(&preemptor.uid);
-        // locked until the victims of this preemptor are recorded: no other gets any in the
-        // meantime
-        let mut recent_grants = self.recent_grants.lock();
-        let mut pending = index.pending(question, recent_grants.to_others(uid, now));
+        // until the victims of this preemptor are recorded, no other gets any
+        let _turn = self.granting.lock();
+        let granted = self.permits.unsettled(&preemptor.uid, now);
+        let granted = granted.iter().map(|(uid, victims)| (*uid, victims.as_slice()));
+        let mut pending = index.pending(question, granted);
         for (offer, answer) in offers.iter().zip(answers) {
             let (node, victims) = (&*offer.node, taken(answer));
             if !pending.spares(node, victims) {
@@ -174,18 +174,17 @@ impl Extender {
                     continue;
                 }
             };
-            granted.extend(victims.iter().map(|of| of.uid));
             of_groups.extend(victims.iter().filter(|of| of.in_group).map(|of| of.uid));
+            others.extend(victims.iter().filter(|of| !of.in_group).map(|of| of.uid));
             body.add(node, victims.iter().map(|of| &*of.text), pdb_violations);
         }
         caller.commit(|| {
-            if granted.is_empty() {
+            if of_groups.is_empty() && others.is_empty() {
                 self.refuse(preemptor, &obstacle);
                 self.count_kept_for(index, question, offers, &obstacle);
                 return None;
             }
-            recent_grants.add(uid, now, of_groups);
-            Some(self.grant(now, preemptor, granted))
+            Some(self.grant(now, preemptor, of_groups, others))
         });
         (body.into_json(), counts)
     }
@@ -209,7 +208,13 @@ impl Extender {
 
     /// Grants victims to a preemptor, which waits no more. Returns the effects, to be undone if the
     /// caller leaves.
-    fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> GrantEffects {
+    fn grant(
+        &self,
+        now: Timestamp,
+        preemptor: &PendingPod<'_>,
+        of_groups: Vec<Uid>,
+        others: Vec<Uid>,
+    ) -> GrantEffects {
         let PendingPod { uid, namespace, name, .. } = preemptor;
         let waited = self.waiters.lock().by_uid.remove(&**uid);
         self.permits.grant(Permit {
@@ -217,7 +222,8 @@ impl Extender {
             namespace: (*namespace).to_owned(),
             name: (*name).to_owned(),
             at: now,
-            victims,
+            of_groups,
+            others,
         });
         GrantEffects { uid: uid.to_string(), at: now, waited }
     }

@@ -105,7 +105,8 @@ impl World {
             namespace: "ns".to_owned(),
             name: "granted".to_owned(),
             at: now(),
-            victims: victims.iter().map(|uid| Uid::of(uid)).collect(),
+            of_groups: Vec::new(),
+            others: victims.iter().map(|uid| Uid::of(uid)).collect(),
         });
     }
 
