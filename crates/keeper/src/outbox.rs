@@ -18,6 +18,7 @@ use tenure_index::Uid;
 use tenure_policy::{
     kueue::known,
     pause::{PausedObject, acts_on, is_recent, journal_on},
+    turns::in_turns,
 };
 use tenure_types::journal::JournalAct;
 
@@ -58,6 +59,11 @@ struct RecentJournal {
 impl RecentJournal {
     fn is_recent(&self, now: Timestamp) -> bool {
         self.times.iter().any(|at| is_recent(*at, now))
+    }
+
+    /// Returns the namespace of the events.
+    fn namespace(&self) -> &str {
+        self.known.object.namespace.as_deref().unwrap_or("default")
     }
 
     /// Returns the acts of this time.
@@ -130,30 +136,21 @@ impl EventOutbox {
     /// Returns the events that may be missing, of at most `most` acts that are three seconds old or
     /// more, in namespaces that have room. Returns the events of each act only once.
     ///
-    /// Namespaces take turns, act by act: any user can fill journals.
+    /// Namespaces take turns, act by act, the earliest first: any user can fill journals.
     pub fn owed(&self, now: Timestamp, most: usize, has_room: impl Fn(&str) -> bool) -> Vec<EventRecord> {
         let mut kept = self.0.lock();
         let OutboxState { by_uid, written, .. } = &mut *kept;
         by_uid.retain(|_, journal| journal.is_recent(now));
         let acts = by_uid.values().flat_map(|journal| journal.times.iter().map(move |at| (journal, *at)));
         let due = acts.filter(|(journal, at)| {
-            now.duration_since(*at) >= OWED_AFTER && written.lacks(&journal.known, *at, now)
+            now.duration_since(*at) >= OWED_AFTER
+                && written.lacks(&journal.known, *at, now)
+                && has_room(journal.namespace())
         });
-        let mut turns: HashMap<&str, usize> = HashMap::new();
-        let mut in_turns = Vec::new();
-        for (journal, at) in due {
-            let namespace = journal.known.object.namespace.as_deref().unwrap_or("default");
-            if has_room(namespace) {
-                let turn = turns.entry(namespace).or_default();
-                *turn = turn.saturating_add(1);
-                in_turns.push((*turn, journal, at));
-            }
-        }
-        in_turns.sort_by_key(|(turn, ..)| *turn);
+        let due = in_turns(due.collect(), |&(journal, at)| (journal.namespace(), at));
         // an act without events counts as well: it has to be read to show that it has none
-        let due = in_turns.into_iter().take(most);
-        let acts =
-            due.flat_map(|(_, journal, at)| journal.acts(at, now).map(move |act| (&journal.known, act)));
+        let due = due.into_iter().take(most);
+        let acts = due.flat_map(|(journal, at)| journal.acts(at, now).map(move |act| (&journal.known, act)));
         acts.flat_map(|(known, act)| written.missing(known, &act, now)).collect()
     }
 

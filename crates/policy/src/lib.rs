@@ -46,5 +46,6 @@ pub mod runs;
 pub mod start;
 pub mod toleration;
 pub mod tree;
+pub mod turns;
 pub mod usage;
 pub mod victims;

@@ -27,7 +27,6 @@ mod queues;
 mod run;
 mod scheduler;
 mod sight;
-mod turns;
 mod uninstall;
 mod validate;
 

@@ -2,10 +2,10 @@
 //! bounded, as a `ConfigMap` is. The record and a list of the pods of its version make the same
 //! ledger again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenure_policy::usage::EndNote;
+use tenure_policy::{turns::in_turns, usage::EndNote};
 use tenure_types::usage_record::{EndingNote, ResizedRun, UsageRecord};
 
 use super::{UsageLedger, UsagePosition, live::LiveRun};
@@ -82,16 +82,9 @@ impl UsageLedger {
         let live = live.filter_map(|(uid, run)| Some((run.place.namespace.as_str(), *uid, run.resized()?)));
         // until the first list, nothing shows the namespaces of the runs of a record
         let others = self.resized.iter().map(|(uid, run)| ("", *uid, run));
-        let mut runs: Vec<(&str, Uid, &ResizedRun)> = live.chain(others).collect();
-        runs.sort_by_key(|(_, uid, run)| (run.values().map(|of| of.since).min(), *uid));
-        let mut turns = HashMap::<&str, usize>::new();
-        let in_turn = |(namespace, uid, run)| {
-            let turn = turns.entry(namespace).or_default();
-            *turn = turn.saturating_add(1);
-            (*turn, uid, run)
-        };
-        let mut runs: Vec<(usize, Uid, &ResizedRun)> = runs.into_iter().map(in_turn).collect();
-        runs.sort_by_key(|(turn, ..)| *turn);
+        let runs: Vec<(&str, Uid, &ResizedRun)> = live.chain(others).collect();
+        let since = |run: &ResizedRun| run.values().map(|of| of.since).min();
+        let runs = in_turns(runs, |&(namespace, uid, run)| (namespace, (since(run), uid)));
         let mut bytes = 0_usize;
         let kept = runs.into_iter().take_while(|(.., run)| {
             let names = run.keys().map(|resource| resource.len().saturating_add(RESIZED));

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     guard::{GuardVerdict, Hold, Operation, VerdictReason},
     start::second_down,
+    turns::in_turns,
 };
 use tenure_service::{
     call::{ApiError, call},
@@ -32,7 +33,6 @@ use tenure_types::{
 use tracing::{debug, warn};
 
 use super::{Guard, subject::PodRemoval};
-use crate::turns::in_turns;
 
 /// The time between two lists of all Evictions. An Eviction may be held back for this much too
 /// long.

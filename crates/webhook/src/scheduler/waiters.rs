@@ -5,8 +5,7 @@
 use std::{cmp::Reverse, collections::HashMap};
 
 use jiff::Timestamp;
-
-use crate::turns::in_turns;
+use tenure_policy::turns::in_turns;
 
 /// The most waiters. Beyond that, pods of the namespace that has most are left to their scheduler:
 /// those that would wait for longest.
