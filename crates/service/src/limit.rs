@@ -1,5 +1,4 @@
-//! A rate limit: of the keeper's and the webhook's calls to the API server, and of the lines of log
-//! that callers cause.
+//! A rate limit of the keeper's and the webhook's calls to the API server.
 
 use std::num::NonZeroU32;
 

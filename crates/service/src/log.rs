@@ -4,14 +4,14 @@
 
 mod logfmt;
 
-use std::{error::Error, num::NonZeroU32, sync::LazyLock};
+use std::{error::Error, num::NonZeroU32, panic::Location, sync::LazyLock};
 
 use clap::{Args, ValueEnum};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use jiff::Timestamp;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::limit::{WriteLimit, write_limit};
 use logfmt::Logfmt;
 
 /// The level and the format of logs.
@@ -64,17 +64,19 @@ impl LogArgs {
     }
 }
 
-/// The lines of log that callers of a port may cause in a second on average, over all ports of the
-/// process.
+/// The lines of log that one place in the code may write about calls in a second on average.
 const LINES: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
-/// The lines that callers may cause at once.
+/// The lines that one place may write about calls at once.
 const LINES_AT_ONCE: NonZeroU32 = NonZeroU32::MIN.saturating_add(199);
 
 /// True if one more line about a call may be written, else any caller could fill the log. Each call
-/// counts the line as written. Metrics count all calls.
+/// counts the line as written. Each place in the code that calls this has a limit of its own: a
+/// flood of one line hides no other. Metrics count all calls.
+#[track_caller]
 pub fn of_callers() -> bool {
-    static LIMIT: LazyLock<WriteLimit> = LazyLock::new(|| write_limit(LINES, LINES_AT_ONCE));
-    LIMIT.check().is_ok()
+    static LIMIT: LazyLock<DefaultKeyedRateLimiter<&'static Location<'static>>> =
+        LazyLock::new(|| RateLimiter::keyed(Quota::per_second(LINES).allow_burst(LINES_AT_ONCE)));
+    LIMIT.check_key(&Location::caller()).is_ok()
 }
 
 /// The most bytes that a line shows of a text by others.
@@ -132,6 +134,12 @@ mod tests {
     fn callers_cause_a_bounded_number_of_lines() {
         let lines = (0..10_000).filter(|_| of_callers()).count();
         assert!((200..1_000).contains(&lines), "{lines}");
+    }
+
+    #[test]
+    fn a_flood_of_lines_at_one_place_hides_no_line_of_another() {
+        while of_callers() {}
+        assert!(of_callers());
     }
 
     #[test]
