@@ -5,6 +5,7 @@
 //! headers are read: the call takes no turn, and its body is dropped as it arrives.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -37,8 +38,8 @@ const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in 
 const PASSED_OVER_BYTES: usize = 1024 * 1024;
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
 
-/// The least time between log lines about refused calls: a scheduler logs only a status code, and
-/// some clients call often.
+/// The least time between log lines about refused calls with one remedy: a scheduler logs only a
+/// status code, and some clients call often.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 /// The callers that are answered.
@@ -120,8 +121,18 @@ impl Callers {
 struct Gate {
     callers: Callers,
     metrics: Metrics,
-    /// The time of the last log line about a refused call.
-    warned: Mutex<Option<Instant>>,
+    /// The time of the last log line about a refused call, by remedy.
+    warned: Mutex<BTreeMap<&'static str, Instant>>,
+}
+
+/// True if a refused call is to be logged with this remedy. Counts the line as written. Refused
+/// calls of one route hide no line about another remedy.
+fn is_to_warn(warned: &mut BTreeMap<&'static str, Instant>, remedy: &'static str) -> bool {
+    let is_due = warned.get(remedy).is_none_or(|last| last.elapsed() >= BETWEEN_WARNINGS);
+    if is_due {
+        warned.insert(remedy, Instant::now());
+    }
+    is_due
 }
 
 /// Passes an admitted call on. Answers a refused call once its body has been dropped, within the
@@ -134,12 +145,8 @@ async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
     });
     let Some((stranger, remedy)) = refused else { return next.run(request).await };
     let message = format!("{path} doesn't answer this caller: {stranger}. {remedy}");
-    {
-        let mut warned = warned.lock();
-        if warned.is_none_or(|last| last.elapsed() >= BETWEEN_WARNINGS) {
-            *warned = Some(Instant::now());
-            warn!(error = message, "Refused a call");
-        }
+    if is_to_warn(&mut warned.lock(), remedy) {
+        warn!(error = message, "Refused a call");
     }
     // a late end of the body changes nothing
     let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body(), PASSED_OVER_BYTES)).await;
@@ -183,6 +190,14 @@ mod tests {
             assert!(error.to_string().starts_with("--api-client-ca-file "), "{error}");
             assert!(format!("{error:#}").ends_with(why), "{error:#}");
         }
+    }
+
+    #[test]
+    fn refused_calls_hide_no_line_about_another_remedy() {
+        let mut warned = BTreeMap::new();
+        let lines = [SCHEDULER, SCHEDULER, API_SERVER, SCHEDULER, API_SERVER];
+        let lines = lines.map(|remedy| is_to_warn(&mut warned, remedy));
+        assert_eq!(lines, [true, false, true, false, false]);
     }
 
     #[test]
