@@ -324,8 +324,8 @@ impl CeilingIndex {
     }
 
     /// Returns the pods that terminate without evidence of a queue that their labels don't name:
-    /// they were deleted before it was written. Only pods whose grace period is longer than `longest`
-    /// may outlive their ceiling.
+    /// they were deleted before it was written, or before this index knew them. Only pods whose grace
+    /// period is longer than `longest` may outlive their ceiling.
     pub fn unnoted_terminations(&mut self, longest: SignedDuration) -> Vec<ObjectFacts<MissingEvidence>> {
         self.reader.terminating.unnoted(&mut self.objects, longest)
     }

@@ -32,13 +32,17 @@ fn pod(metadata: &Value) -> projection::Pod {
 fn world() -> CeilingIndex {
     let mut index = CeilingIndex::new(CeilingOptions::default());
     add_queue(&mut index, "short", "100s");
+    add_group(&mut index);
+    index.apply_pod(&pod(&json!({})));
+    index
+}
+
+fn add_group(index: &mut CeilingIndex) {
     let group = json!({
         "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
         "spec": {"queue": "short", "minMember": 1},
     });
     index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-    index.apply_pod(&pod(&json!({})));
-    index
 }
 
 /// The evidence that is missing on the pod of the world.
@@ -180,6 +184,28 @@ fn a_pod_that_was_deleted_before_its_evidence_was_written_gets_it_while_it_termi
     let mut index = world();
     index.apply_pod(&going(3_600, &bare));
     assert_eq!(index.unnoted_terminations(hour), [], "its grace period is no longer than it may be");
+}
+
+#[test]
+fn a_pod_that_no_keeper_saw_run_keeps_the_queue_of_its_group_while_it_terminates() {
+    let hour = jiff::SignedDuration::from_hours(1);
+    let going = pod(&json!({"deletionTimestamp": at(100_050), "deletionGracePeriodSeconds": 100_000}));
+    for group_first in [true, false] {
+        let mut index = CeilingIndex::new(CeilingOptions::default());
+        add_queue(&mut index, "short", "100s");
+        if group_first {
+            add_group(&mut index);
+        }
+        index.apply_pod(&going);
+        if !group_first {
+            assert_eq!(index.unnoted_terminations(hour), [], "no queue is known");
+            add_group(&mut index);
+        }
+        let unnoted = index.unnoted_terminations(hour).pop().expect("its group names the queue").facts;
+        assert_eq!((unnoted.evidence, unnoted.bounds_run), (named("short"), true), "{group_first}");
+        index.delete_group(PodGroupKind::Runai, "ns", "gang");
+        assert_eq!(index.overlong(at(3_800), hour).len(), 1, "{group_first}");
+    }
 }
 
 #[test]

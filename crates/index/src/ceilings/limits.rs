@@ -36,8 +36,7 @@ pub fn deadlines(
     pod: &ManagedPod,
 ) -> PodDeadlines {
     let standing = standing(objects, uid, pod);
-    let is_ignored = ignored_own(objects, &standing).is_some();
-    if is_ignored || unknown_queue(objects, &standing).is_some() {
+    if ignored_own(objects, &standing).is_some() || unknown_queue(objects, &standing).is_some() {
         objects.interner.own.doubt(&pod.namespace, uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
@@ -50,6 +49,19 @@ pub fn deadlines(
         Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
+    let mut run = bound_run(objects, pod, standing);
+    run.must_be_ready = must_be_ready;
+    run.own_is_noted = run.own.is_some_and(|own| {
+        objects.owners.own_ceiling(pod.controller) == Some(own)
+            || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
+    });
+    PodDeadlines { ceiling, ready_until, lacks_queue, run }
+}
+
+/// Returns the facts to fix while a pod with this standing is bound. They don't say whether another
+/// object notes its own ceiling, nor whether it must be ready.
+pub fn bound_run(objects: &mut ClusterObjects, pod: &ManagedPod, standing: PodStanding) -> BoundRun {
+    let is_ignored = ignored_own(objects, &standing).is_some();
     let PodStanding { mut queues, lending, own, .. } = standing;
     // a PodGroup may name anything, of any length: a name that no queue has isn't kept, nor written
     // on pods
@@ -58,12 +70,7 @@ pub fn deadlines(
     }
     let lending = lending.into_iter().filter(|queue| queues[Family::Runai].as_ref() != Some(queue)).collect();
     let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
-    let own_is_noted = own.is_some_and(|own| {
-        objects.owners.own_ceiling(pod.controller) == Some(own)
-            || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
-    });
-    let run = BoundRun { queues, lending, own, own_is_noted, must_be_ready };
-    PodDeadlines { ceiling, ready_until, lacks_queue, run }
+    BoundRun { queues, lending, own, ..BoundRun::default() }
 }
 
 /// True if a queue of a workload, or a queue on the path to the root, doesn't exist.

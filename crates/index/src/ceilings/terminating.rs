@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;
 use tenure_types::{evidence::Evidence, projection};
 
-use super::{MissingEvidence, ObjectFacts, SeenPod};
+use super::{MissingEvidence, ObjectFacts, SeenPod, limits};
 use crate::{Uid, cluster::ClusterObjects, deadlines::ManagedPod, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
@@ -79,19 +79,27 @@ impl Terminating {
     }
 
     /// Returns the pods whose grace period is longer than `longest`, and that bear no evidence of a
-    /// queue that was fixed.
+    /// queue that was fixed. Fixes the queues of such pods first: perhaps no keeper saw the pod run,
+    /// and its `PodGroup` may go at any time.
     pub fn unnoted(
-        &self,
+        &mut self,
         objects: &mut ClusterObjects,
         longest: SignedDuration,
     ) -> Vec<ObjectFacts<MissingEvidence>> {
-        let unnoted = self.0.iter().filter_map(|(uid, of)| {
-            let pod = &of.pod.pod;
-            let is_long = of.times.until.duration_since(of.times.asked) > longest;
-            if !is_long || !pod.lacks_queues() {
+        let unnoted = self.0.iter_mut().filter_map(|(uid, of)| {
+            if of.times.until.duration_since(of.times.asked) <= longest {
                 return None;
             }
-            let bounds_run = of.pod.standing_by(objects, None).is_some_and(|of| of.expires.is_some());
+            let standing = of.pod.standing_by(objects, None);
+            let bounds_run = standing.as_ref().is_some_and(|of| of.expires.is_some());
+            let pod = &mut of.pod.pod;
+            if let Some(standing) = standing {
+                let run = limits::bound_run(objects, pod, standing);
+                pod.fix(run);
+            }
+            if !pod.lacks_queues() {
+                return None;
+            }
             // no readiness counts any more
             let evidence = Evidence { was_ready: false, ..pod.evidence() };
             let facts = MissingEvidence { evidence, bounds_run, may_not_wait: true };

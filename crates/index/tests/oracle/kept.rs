@@ -1002,6 +1002,19 @@ fn a_pod_that_terminates_for_long_lacks_the_evidence_of_its_groups_queue() {
 }
 
 #[test]
+fn a_pod_that_is_first_seen_while_it_terminates_keeps_the_queue_of_its_group() {
+    let groups = [None, Some(0), None, None, None];
+    let deleted = PodObj { scheduled: Some(1_000), groups, terminating: true, grace: 5_000, ..pod(1, None) };
+    agrees(&[
+        queue(0, 2),
+        Event::Group(GroupObj { kind: PodGroupKind::Tensorstack, queue: Some(0), ..GroupObj::default() }),
+        Event::Pod(deleted),
+        Event::DeleteGroup(PodGroupKind::Tensorstack, 0, 0),
+        Event::Pass(10_000),
+    ]);
+}
+
+#[test]
 fn a_pod_whose_owner_gets_another_kind_is_due_again() {
     let owned = |kind| Event::Pod(PodObj { controller: Some((kind, 6)), ..pod(1, Some(0)) });
     agrees(&[

@@ -460,17 +460,23 @@ impl Naive {
         self.records.iter().filter_map(missing).collect()
     }
 
-    /// The pods that may terminate for longer than `longest`, without evidence of a queue that was fixed.
-    pub fn unnoted_terminations(&self, longest: Nanos) -> BTreeMap<u32, EvidenceObj> {
-        let unnoted = |(uid, bound): (&u32, &Bound)| {
-            let pod = &self.pods[uid];
+    /// The pods that may terminate for longer than `longest`, without evidence of a queue that was fixed. It is fixed
+    /// now: none of them may have been seen while it ran.
+    pub fn unnoted_terminations(&mut self, longest: Nanos) -> BTreeMap<u32, EvidenceObj> {
+        let is_long = |uid: &u32| self.pods[uid].grace.saturating_mul(SECOND) > longest;
+        let long: Vec<u32> = self.terminating.keys().copied().filter(is_long).collect();
+        for uid in &long {
+            let bound = self.fixed(*uid).filter(|_| self.standing(&self.pods[uid]).is_some());
+            self.terminating.extend(bound.map(|bound| (*uid, bound)));
+        }
+        let unnoted = |uid: u32| {
+            let (pod, bound) = (&self.pods[&uid], &self.terminating[&uid]);
             let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
             let is_missing =
                 lacks(bound.runai, pod.evidence.runai) || lacks(bound.tensorstack, pod.evidence.tensorstack);
-            let is_long = pod.grace.saturating_mul(SECOND) > longest;
-            (is_long && is_missing).then(|| (*uid, bound.evidence(pod)))
+            is_missing.then(|| (uid, bound.evidence(pod)))
         };
-        self.terminating.iter().filter_map(unnoted).collect()
+        long.into_iter().filter_map(unnoted).collect()
     }
 
     /// The queue of a pod has rules for workloads that don't get ready.
@@ -553,36 +559,38 @@ impl Naive {
         (ceilings.is_empty() || !ceilings.iter().all(is_longer)).then_some(own)
     }
 
+    /// The queues and the own ceiling of a pod that are fixed now. None: it isn't bound.
+    fn fixed(&self, uid: u32) -> Option<Bound> {
+        let pod = self.pods.get(&uid).filter(|pod| pod.scheduled.is_some())?;
+        let known = self.bound(pod);
+        let fixed = |family, label| {
+            let queue = self.queue_of(pod, family).filter(|queue| self.knows(family, *queue));
+            queue.filter(|queue| Some(*queue) != label || known.queue(family).is_some())
+        };
+        let ending = self.queue_of(pod, Family::Runai).filter(|queue| self.knows(Family::Runai, *queue));
+        // of several that allow as little, one that needn't be remembered, or else the first by name
+        let lenders = self.lenders(pod);
+        let rank = |queue: u8| (Some(queue) != ending && Some(queue) != pod.runai, queue);
+        let least = [
+            lenders.iter().min_by_key(|(queue, of)| (of.total, rank(*queue))),
+            lenders.iter().min_by_key(|(queue, of)| (of.at_once, rank(*queue))),
+            lenders.iter().min_by_key(|(queue, of)| (of.count.unwrap_or(u32::MAX), rank(*queue))),
+        ];
+        let lending = least.into_iter().flatten().map(|(queue, _)| *queue);
+        Some(Bound {
+            lending: lending
+                .filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai)
+                .fold(0, |bits, queue| bits | 1 << queue),
+            runai: fixed(Family::Runai, pod.runai),
+            tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
+            own: self.own_that_counts(pod).or(known.own),
+            since: known.since,
+        })
+    }
+
     /// Fixes the queues and the own ceilings of bound pods.
     fn observe_bound(&mut self) {
-        let bound = |uid: &u32| {
-            let pod = self.pods.get(uid).filter(|pod| pod.scheduled.is_some())?;
-            let known = self.bound(pod);
-            let fixed = |family, label| {
-                let queue = self.queue_of(pod, family).filter(|queue| self.knows(family, *queue));
-                queue.filter(|queue| Some(*queue) != label || known.queue(family).is_some())
-            };
-            let ending = self.queue_of(pod, Family::Runai).filter(|queue| self.knows(Family::Runai, *queue));
-            // of several that allow as little, one that needn't be remembered, or else the first by name
-            let lenders = self.lenders(pod);
-            let rank = |queue: u8| (Some(queue) != ending && Some(queue) != pod.runai, queue);
-            let least = [
-                lenders.iter().min_by_key(|(queue, of)| (of.total, rank(*queue))),
-                lenders.iter().min_by_key(|(queue, of)| (of.at_once, rank(*queue))),
-                lenders.iter().min_by_key(|(queue, of)| (of.count.unwrap_or(u32::MAX), rank(*queue))),
-            ];
-            let lending = least.into_iter().flatten().map(|(queue, _)| *queue);
-            let bound = Bound {
-                lending: lending
-                    .filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai)
-                    .fold(0, |bits, queue| bits | 1 << queue),
-                runai: fixed(Family::Runai, pod.runai),
-                tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
-                own: self.own_that_counts(pod).or(known.own),
-                since: known.since,
-            };
-            Some((*uid, bound))
-        };
+        let bound = |uid: &u32| Some((*uid, self.fixed(*uid)?));
         let bound: Vec<_> = self.records.keys().filter_map(bound).collect();
         for (uid, bound) in bound {
             self.records.get_mut(&uid).expect("it is one of them").bound = bound;
