@@ -323,9 +323,9 @@ impl CeilingIndex {
         missing.map(of).collect()
     }
 
-    /// Returns the pods that terminate without evidence of a queue that their labels don't name:
-    /// they were deleted before it was written, or before this index knew them. Only pods whose grace
-    /// period is longer than `longest` may outlive their ceiling.
+    /// Returns the pods that terminate and lack evidence of what ends their run: they were deleted
+    /// before it was written, or before this index knew them. Only pods whose grace period is longer
+    /// than `longest` may outlive their ceiling.
     pub fn unnoted_terminations(&mut self, longest: SignedDuration) -> Vec<ObjectFacts<MissingEvidence>> {
         self.reader.terminating.unnoted(&mut self.objects, longest)
     }

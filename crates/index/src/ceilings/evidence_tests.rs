@@ -209,6 +209,24 @@ fn a_pod_that_no_keeper_saw_run_keeps_the_queue_of_its_group_while_it_terminates
 }
 
 #[test]
+fn an_own_ceiling_that_goes_while_a_pod_terminates_is_noted() {
+    let hour = jiff::SignedDuration::from_hours(1);
+    let going = |annotations: Value| {
+        pod(&json!({
+            "labels": {"kai.scheduler/queue": "short"}, "annotations": annotations,
+            "deletionTimestamp": at(100_050), "deletionGracePeriodSeconds": 100_000,
+        }))
+    };
+    let mut index = CeilingIndex::new(CeilingOptions::default());
+    add_queue(&mut index, "short", "100s");
+    index.apply_pod(&going(json!({"tenure.dev/max-duration": "10s"})));
+    assert_eq!(index.unnoted_terminations(hour), [], "the pod shows it");
+    index.apply_pod(&going(json!({})));
+    let unnoted = index.unnoted_terminations(hour).pop().expect("nothing else says it").facts;
+    assert_eq!(unnoted.evidence.max_duration.as_deref(), Some("10s"));
+}
+
+#[test]
 fn a_name_that_no_queue_has_is_not_written_on_pods() {
     let mut index = CeilingIndex::new(CeilingOptions::default());
     let group = json!({

@@ -21,7 +21,7 @@ use crate::{
     deadlines::{BoundRun, Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
     own::{AnnotatedKind, IneffectiveReason, IneffectiveValue},
     owners::NotedCeiling,
-    podgroups::{GroupFacts, GroupQueue, GroupWorkload},
+    podgroups::{GroupFacts, GroupQueue, GroupWorkload, Membership},
     times::Milliseconds,
 };
 
@@ -51,10 +51,8 @@ pub fn deadlines(
     let lacks_queue = lacks_queue(objects, &standing);
     let mut run = bound_run(objects, pod, standing);
     run.must_be_ready = must_be_ready;
-    run.own_is_noted = run.own.is_some_and(|own| {
-        objects.owners.own_ceiling(pod.controller) == Some(own)
-            || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
-    });
+    let of = objects.gangs.memberships(uid);
+    run.own_is_noted = run.own.is_some_and(|own| is_noted(objects, pod, of, own));
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
@@ -71,6 +69,11 @@ pub fn bound_run(objects: &mut ClusterObjects, pod: &ManagedPod, standing: PodSt
     let lending = lending.into_iter().filter(|queue| queues[Family::Runai].as_ref() != Some(queue)).collect();
     let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
     BoundRun { queues, lending, own, ..BoundRun::default() }
+}
+
+/// True if the root owner of a pod, or a group of the pod, notes this ceiling.
+pub fn is_noted(objects: &ClusterObjects, pod: &ManagedPod, of: &[Membership], own: SignedDuration) -> bool {
+    objects.owners.own_ceiling(pod.controller) == Some(own) || objects.gangs.with_own(of, own).is_some()
 }
 
 /// True if a queue of a workload, or a queue on the path to the root, doesn't exist.

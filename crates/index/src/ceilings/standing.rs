@@ -173,6 +173,15 @@ impl SeenPod {
         standing.first_queue().is_some().then_some(standing)
     }
 
+    /// Fixes what ends the run of a bound pod with this standing. Returns true if the pod lacks
+    /// evidence of that.
+    pub(super) fn fix(&mut self, objects: &mut ClusterObjects, standing: PodStanding) -> bool {
+        let Self { pod, of, .. } = self;
+        let mut run = limits::bound_run(objects, pod, standing);
+        run.own_is_noted = run.own.is_some_and(|own| limits::is_noted(objects, pod, of, own));
+        pod.fix(run) || pod.lacks_since()
+    }
+
     /// Returns the pod's namespace and queues, and the ends of its run. `rules` are the configured
     /// rules for unready workloads. An exempt pod has no ends. None: the pod is in no queue.
     pub(super) fn run_place(

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;
 use tenure_types::{evidence::Evidence, projection};
 
-use super::{MissingEvidence, ObjectFacts, SeenPod, limits};
+use super::{MissingEvidence, ObjectFacts, SeenPod};
 use crate::{Uid, cluster::ClusterObjects, deadlines::ManagedPod, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
@@ -78,32 +78,27 @@ impl Terminating {
         is_overlong.then(|| ObjectFacts::of_pod(uid, &of.pod.pod, Overlong { left, allowed }))
     }
 
-    /// Returns the pods whose grace period is longer than `longest`, and that bear no evidence of a
-    /// queue that was fixed. Fixes the queues of such pods first: perhaps no keeper saw the pod run,
-    /// and its `PodGroup` may go at any time.
+    /// Returns the pods whose grace period is longer than `longest`, and that lack evidence of what
+    /// ends their run. Fixes that first, as of a running pod: perhaps no keeper saw the pod run, and
+    /// its `PodGroup` may go at any time.
     pub fn unnoted(
         &mut self,
         objects: &mut ClusterObjects,
         longest: SignedDuration,
     ) -> Vec<ObjectFacts<MissingEvidence>> {
-        let unnoted = self.0.iter_mut().filter_map(|(uid, of)| {
-            if of.times.until.duration_since(of.times.asked) <= longest {
+        let unnoted = self.0.iter_mut().filter_map(|(uid, Termination { pod: seen, times })| {
+            if times.until.duration_since(times.asked) <= longest {
                 return None;
             }
-            let standing = of.pod.standing_by(objects, None);
-            let bounds_run = standing.as_ref().is_some_and(|of| of.expires.is_some());
-            let pod = &mut of.pod.pod;
-            if let Some(standing) = standing {
-                let run = limits::bound_run(objects, pod, standing);
-                pod.fix(run);
-            }
-            if !pod.lacks_queues() {
+            let standing = seen.standing_by(objects, None)?;
+            let bounds_run = standing.expires.is_some();
+            if !seen.fix(objects, standing) {
                 return None;
             }
             // no readiness counts any more
-            let evidence = Evidence { was_ready: false, ..pod.evidence() };
+            let evidence = Evidence { was_ready: false, ..seen.pod.evidence() };
             let facts = MissingEvidence { evidence, bounds_run, may_not_wait: true };
-            Some(ObjectFacts::of_pod(*uid, pod, facts))
+            Some(ObjectFacts::of_pod(*uid, &seen.pod, facts))
         });
         unnoted.collect()
     }

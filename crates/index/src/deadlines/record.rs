@@ -244,14 +244,6 @@ impl ManagedPod {
         }
     }
 
-    /// True if the pod bears no evidence of a queue that was fixed.
-    pub fn lacks_queues(&self) -> bool {
-        self.fixed.as_deref().is_some_and(|FixedRun { known, noted }| {
-            let lacks = |of: Family| known.queues[of].is_some() && known.queues[of] != noted.queues[of];
-            Family::ALL.into_iter().any(lacks)
-        })
-    }
-
     /// True if evidence says what ends the run.
     pub fn is_bounded_by_evidence(&self) -> bool {
         let without_readiness = Evidence { was_ready: false, ..self.evidence() };

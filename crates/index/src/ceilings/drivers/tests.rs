@@ -1,6 +1,6 @@
 //! The pods that another pod controls are a part of its run, also when that pod is gone.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_types::{evidence::Evidence, projection, runai::v3alpha1::QueueSpec};
 
@@ -60,6 +60,21 @@ fn an_executor_ends_with_its_driver_also_when_that_is_gone() {
             index.missing_evidence().into_iter().map(|of| of.facts.evidence).collect();
         assert_eq!(missing, [Evidence { since: Some(at(0)), ..Evidence::default() }]);
     }
+}
+
+#[test]
+fn an_executor_that_terminates_for_long_lacks_evidence_of_its_drivers_start() {
+    let mut index = world();
+    let mut executor = pod("executor", 50, DRIVER);
+    for pod in [&pod("driver", 0, APPLICATION), &executor] {
+        index.apply_pod(&read(pod));
+    }
+    executor["metadata"]["deletionTimestamp"] = json!(at(100_060));
+    executor["metadata"]["deletionGracePeriodSeconds"] = json!(100_000);
+    index.apply_pod(&read(&executor));
+    let unnoted = index.unnoted_terminations(SignedDuration::from_hours(1));
+    let unnoted: Vec<Evidence> = unnoted.into_iter().map(|of| of.facts.evidence).collect();
+    assert_eq!(unnoted, [Evidence { since: Some(at(0)), ..Evidence::default() }]);
 }
 
 #[test]

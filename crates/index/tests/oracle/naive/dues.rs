@@ -95,6 +95,11 @@ impl Bound {
         }
     }
 
+    /// A pod has no evidence of the scheduling of the pod that controls it, or did.
+    fn lacks_since(self, pod: &PodObj) -> bool {
+        self.since.is_some_and(|since| pod.evidence.since.is_none_or(|noted| noted > since))
+    }
+
     fn queue(self, family: Family) -> Option<u8> {
         match family {
             Family::Runai => self.runai,
@@ -439,44 +444,46 @@ impl Naive {
     /// The bound pods on which evidence is to be written.
     pub fn missing_evidence(&self) -> BTreeMap<u32, EvidenceObj> {
         let missing = |(uid, record): (&u32, &Record)| {
-            let pod = &self.pods[uid];
-            let Bound { runai, tensorstack, lending, own, since } = record.bound;
-            let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
-            let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
-            let lacks_own = own.is_some() && !bearers.contains(&own);
+            let (pod, bound) = (&self.pods[uid], record.bound);
             let lacks_ready = record.readiness != Readiness::NotYet && readiness(pod) == Readiness::NotYet;
             let is_controlled = pod.controller.is_some_and(|(_, of)| self.records.contains_key(&of));
-            let is_shown = pod.evidence.since.is_some_and(|noted| since.is_none_or(|since| noted <= since));
-            let is_missing = (since.is_some() && !is_controlled && !is_shown)
-                || lacks(runai, pod.evidence.runai)
-                || lacks(tensorstack, pod.evidence.tensorstack)
-                || (lending != 0 && lending != pod.evidence.lending)
-                || (lacks_own && !self.group_notes(pod, own))
+            let is_missing = (bound.lacks_since(pod) && !is_controlled)
+                || self.lacks_fixed(pod, bound)
                 || (lacks_ready && self.must_be_ready(pod));
             let was_ready = lacks_ready || pod.evidence.was_ready;
-            let evidence = EvidenceObj { was_ready, ..record.bound.evidence(pod) };
+            let evidence = EvidenceObj { was_ready, ..bound.evidence(pod) };
             (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
         };
         self.records.iter().filter_map(missing).collect()
     }
 
-    /// The pods that may terminate for longer than `longest`, without evidence of a queue that was fixed. It is fixed
-    /// now: none of them may have been seen while it ran.
+    /// A pod has no evidence of its queues or of its own ceiling, as they were fixed, and nothing else shows them.
+    fn lacks_fixed(&self, pod: &PodObj, bound: Bound) -> bool {
+        let Bound { runai, tensorstack, lending, own, since: _ } = bound;
+        let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
+        let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
+        let lacks_own = own.is_some() && !bearers.contains(&own);
+        lacks(runai, pod.evidence.runai)
+            || lacks(tensorstack, pod.evidence.tensorstack)
+            || (lending != 0 && lending != pod.evidence.lending)
+            || (lacks_own && !self.group_notes(pod, own))
+    }
+
+    /// The pods in queues that may terminate for longer than `longest`, without evidence of what ends their run. That is
+    /// fixed now: none of them may have been seen while it ran.
     pub fn unnoted_terminations(&mut self, longest: Nanos) -> BTreeMap<u32, EvidenceObj> {
         let is_long = |uid: &u32| self.pods[uid].grace.saturating_mul(SECOND) > longest;
         let long: Vec<u32> = self.terminating.keys().copied().filter(is_long).collect();
-        for uid in &long {
-            let bound = self.fixed(*uid).filter(|_| self.standing(&self.pods[uid]).is_some());
-            self.terminating.extend(bound.map(|bound| (*uid, bound)));
+        let mut unnoted = BTreeMap::new();
+        for uid in long {
+            let pod = &self.pods[&uid];
+            let Some(bound) = self.fixed(uid).filter(|_| self.standing(pod).is_some()) else { continue };
+            if bound.lacks_since(pod) || self.lacks_fixed(pod, bound) {
+                unnoted.insert(uid, bound.evidence(pod));
+            }
+            self.terminating.insert(uid, bound);
         }
-        let unnoted = |uid: u32| {
-            let (pod, bound) = (&self.pods[&uid], &self.terminating[&uid]);
-            let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
-            let is_missing =
-                lacks(bound.runai, pod.evidence.runai) || lacks(bound.tensorstack, pod.evidence.tensorstack);
-            is_missing.then(|| (uid, bound.evidence(pod)))
-        };
-        long.into_iter().filter_map(unnoted).collect()
+        unnoted
     }
 
     /// The queue of a pod has rules for workloads that don't get ready.
