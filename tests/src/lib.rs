@@ -129,15 +129,13 @@ impl World {
         eventually("the default service account", DEADLINE, default).await.unwrap();
     }
 
-    /// Applies an object that must be accepted, with `kubectl apply`.
+    /// Applies an object that must be accepted, or the items of a `List` one after the other. An
+    /// object that names no namespace is in `default`, if its kind has namespaces.
     pub async fn apply(&self, object: &serde_json::Value) {
-        let object = object.to_string();
-        let apply = async || self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object).await?.success();
-        match apply().await {
-            // another test has created the object since kubectl asked for it
-            Err(error) if error.to_string().contains("AlreadyExists") => apply().await,
-            applied => applied,
+        let namespace = workloads::Namespace::of(self, "default");
+        for object in object["items"].as_array().map_or(std::slice::from_ref(object), Vec::as_slice) {
+            // the future is large, and would be in every future around it
+            Box::pin(namespace.apply(object)).await;
         }
-        .unwrap();
     }
 }

@@ -203,12 +203,19 @@ impl Namespace {
         eventually("its class to be known", DEADLINE, create).await.expect("it is accepted")
     }
 
-    /// Creates an object, or changes it to this state, by server-side apply.
+    /// Creates an object, or changes it to this state, by server-side apply. Waits until the cluster
+    /// serves its kind, which may be known from another cluster.
     pub async fn apply(&self, object: &Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-        let apply = PatchParams::apply("tenure-tests").force().validation_strict();
-        let applied = self.api(&object).await.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await;
-        applied.expect("it is accepted")
+        let how = PatchParams::apply("tenure-tests").force().validation_strict();
+        let (api, name) = (self.api(&object).await, object.name_any());
+        let apply = async || match api.patch(&name, &how, &Patch::Apply(&object)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                Err(anyhow::Error::from(kube::Error::Api(status)))
+            }
+            applied => Ok(Some(applied.expect("it is accepted"))),
+        };
+        eventually("its kind to be served", DEADLINE, apply).await.expect("it is accepted")
     }
 
     /// Merges a patch into an object.

@@ -105,7 +105,7 @@ fn below(parent: &str) -> Value {
     json!({"parentQueue": parent})
 }
 
-/// Applies objects, one after the other, with one start of kubectl.
+/// Applies objects, one after the other.
 async fn apply_all(world: &World, items: &[Value]) {
     world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items})).await;
 }

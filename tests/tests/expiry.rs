@@ -61,10 +61,9 @@ async fn nothing_is_paused_before_its_time_by_the_api_servers_clock() {
     let name = world.namespace().await;
     world.apply(&queue("on-time", "3s")).await;
     world.apply(&bare_pod(&name, "test", &in_queue("on-time"), &NOTHING)).await;
-    let created = ["get", "pod", "test", "-n", &name, "-o", "jsonpath={.metadata.creationTimestamp}"];
-    let created: Timestamp =
-        world.cluster.kubectl(&created).await.unwrap().success().unwrap().parse().unwrap();
-    await_no_pods(&Namespace::of(world, &name)).await;
+    let namespace = Namespace::of(world, &name);
+    let created = namespace.created().await.pop().unwrap();
+    await_no_pods(&namespace).await;
     let event = [
         "get",
         "events.v1.events.k8s.io",
@@ -240,7 +239,7 @@ async fn lengthening_or_removing_a_ceiling_saves_a_running_pod() {
     }
     world.apply(&queue("lengthened", "1d")).await;
     let mut removed = queue("removed", "");
-    removed["spec"]["maxDuration"] = Value::Null;
+    removed["spec"] = json!({});
     world.apply(&removed).await;
     // a pod that is made after the saved ones, under the ceiling that they had
     world.apply(&queue("control", SAVED)).await;

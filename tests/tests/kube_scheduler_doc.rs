@@ -17,6 +17,7 @@ use tenure_tests::{
     keeper::Metrics,
     pages::Walk,
     scheduling::{Arena, EXTENDER, Wish},
+    workloads::Namespace,
 };
 use tokio::{
     sync::{Mutex, MutexGuard, OnceCell},
@@ -240,14 +241,14 @@ async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trust
 /// Plays the page's try-out, with a floor of seconds: the second pod waits for the end of the first one's floor.
 async fn play_try_out(world: &World) {
     let room = json!({"cpu": "8", "pods": "50", "nvidia.com/gpu": "8"});
-    world
-        .apply(&json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": "gpu-node-7", "labels": {"kubernetes.io/hostname": "gpu-node-7"}},
-            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
-            "status": {"allocatable": room, "capacity": room},
-        }))
-        .await;
+    // its creation sets its status, too
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "gpu-node-7", "labels": {"kubernetes.io/hostname": "gpu-node-7"}},
+        "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+        "status": {"allocatable": room, "capacity": room},
+    });
+    Namespace::of(world, "default").create(&node).await;
     let file =
         blocks("## Try it", "yaml").remove(0).replace("preemptMinRuntime: 2m", "preemptMinRuntime: 20s");
     fs::write(directory(world).join("try.yaml"), file).unwrap();

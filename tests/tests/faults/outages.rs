@@ -9,7 +9,7 @@ use kube::{
     core::ObjectMeta,
 };
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, eventually};
+use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, scale,
     workloads::{Namespace, bare_pod, in_queue, queue, workload},
@@ -77,20 +77,17 @@ async fn what_expires_while_the_keeper_is_dead_is_handled_after_its_restart_once
     world.apply(&queue("restart", "2s")).await;
     world.tenure.kill_keeper().await.unwrap();
     apply_owners(world, &name, &in_queue("restart")).await;
-    await_age(&world.cluster, &name, 3).await;
+    await_age(&Namespace::of(world, &name), 3).await;
     world.tenure.start_keeper().await.unwrap();
     assert_each_paused_once(world, &name).await;
     assert_each_has_one_event(world, &name).await;
 }
 
 /// Waits until the youngest pod is older than this many seconds, by the API server's clock.
-async fn await_age(cluster: &Cluster, namespace: &str, seconds: i64) {
+async fn await_age(namespace: &Namespace, seconds: i64) {
     let all = OWNERS * 2;
     eventually("all pods to be old enough", DEADLINE, async || {
-        let times = ["get", "pods", "-n", namespace, "-o", "jsonpath={.items[*].metadata.creationTimestamp}"];
-        let times = cluster.kubectl(&times).await?.success()?;
-        let times: Vec<jiff::Timestamp> =
-            times.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        let times = namespace.created().await;
         let youngest = times.iter().max().filter(|_| times.len() == all);
         Ok(youngest
             .filter(|time| jiff::Timestamp::now().duration_since(**time).as_secs() > seconds)
