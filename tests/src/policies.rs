@@ -1,7 +1,7 @@
 //! An administrator's rules beside Tenure: refusals by the API server's own admission policies, and
 //! rights by roles. Each helper returns when the API server acts by the rule.
 
-use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::{authorization::v1::SubjectAccessReview, rbac::v1::ClusterRole};
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
@@ -75,20 +75,19 @@ impl Refusal {
 
     /// Ends the refusal, and returns when it is no longer in force.
     pub async fn lift(self, world: &World) {
+        let admin = Namespace::of(world, "");
         for object in [&self.binding, &self.policy] {
-            let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &object.to_string()).await;
-            delete.unwrap().success().unwrap();
+            admin.delete(&serde_json::from_value(object.clone()).unwrap()).await;
         }
         self.await_probe(world, true).await;
     }
 
     /// Waits until the probe passes, or is refused.
     async fn await_probe(&self, world: &World, passes: bool) {
-        let create = ["create", "--dry-run=server", "-f", "-"];
+        let admin = Namespace::of(world, "");
         let what = format!("a probe to {}", if passes { "pass" } else { "be refused" });
         eventually(&what, DEADLINE, async || {
-            let output = world.cluster.kubectl_with_input(&create, &self.probe.to_string()).await?;
-            Ok((output.status.success() == passes).then_some(()))
+            Ok((admin.try_dry_run(&self.probe).await.is_ok() == passes).then_some(()))
         })
         .await
         .unwrap();
@@ -119,9 +118,8 @@ pub async fn grant(world: &World, name: &str, group: &str, resources: &[&str], v
 
 /// Takes verbs on a resource from the keeper's role.
 pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) {
-    let role = ["get", "clusterrole", "tenure-keeper", "-o", "json"];
-    let role = world.cluster.kubectl(&role).await.unwrap().success().unwrap();
-    let mut role: Value = serde_json::from_str(&role).unwrap();
+    let roles: Api<ClusterRole> = Api::all(world.cluster.client().unwrap());
+    let mut role = json!(roles.get("tenure-keeper").await.unwrap());
     let rules = role["rules"].as_array_mut().unwrap();
     let contains = |list: &Value, text: &str| list.as_array().unwrap().iter().any(|item| item == text);
     let without = |list: &Value, texts: &[&str]| {
@@ -138,8 +136,8 @@ pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) 
     alone["verbs"] = without(&alone["verbs"], verbs);
     rules.push(alone);
     rules.retain(|rule| rule["resources"] != json!([]) && rule["verbs"] != json!([]));
-    let replace = world.cluster.kubectl_with_input(&["replace", "-f", "-"], &role.to_string()).await;
-    replace.unwrap().success().unwrap();
+    let role = serde_json::from_value(role).unwrap();
+    roles.replace("tenure-keeper", &PostParams::default(), &role).await.unwrap();
     await_right(world, verbs.first().expect("a verb"), group, resource, false).await;
 }
 

@@ -251,6 +251,13 @@ impl Namespace {
         answer(self.api(&object).await.create(&PostParams::default(), &object).await)
     }
 
+    /// Tries a creation that stores nothing. An error is the refusal.
+    pub async fn try_dry_run(&self, object: &Value) -> Result<(), Box<Status>> {
+        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        answer(self.api(&object).await.create(&dry_run, &object).await).map(drop)
+    }
+
     /// Merges a patch into the status of an object.
     pub async fn patch_status(&self, object: &DynamicObject, status: &Value) {
         let (api, how) = (self.api(object).await, PatchParams::default());

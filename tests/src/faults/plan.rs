@@ -145,7 +145,7 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
     };
     let (mut violations, recovery) = stage.judge(&scene, &past).await;
     violations.extend(unproxied(&trail.changes_of_keeper(&world.cluster, &name), &stage.writes()));
-    scene.clean_up(world).await?;
+    scene.clean_up().await?;
     Ok((violations, recovery))
 }
 

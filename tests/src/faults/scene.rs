@@ -264,12 +264,14 @@ impl Scene {
     }
 
     /// Deletes the namespace and the queues, and doesn't wait.
-    pub async fn clean_up(&self, world: &World) -> Result<()> {
-        let name = self.namespace.name();
-        let [gang, unready] = ["gang", "unready"].map(|queue| self.runai(queue));
-        let queues = "queues.scheduling.run.ai";
-        world.cluster.kubectl(&["delete", queues, &gang, &unready, "--wait=false"]).await?.success()?;
-        world.cluster.kubectl(&["delete", "namespace", name, "--wait=false"]).await?.success()?;
+    pub async fn clean_up(&self) -> Result<()> {
+        for queue in ["gang", "unready"] {
+            let queue = runai_queue(&self.runai(queue), "", "1d");
+            self.namespace.delete(&serde_json::from_value(queue)?).await;
+        }
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace.name()}});
+        self.namespace.delete(&serde_json::from_value(namespace)?).await;
         Ok(())
     }
 }

@@ -11,16 +11,20 @@ use tenure_tests::{
 
 use crate::{in_both, pod};
 
+/// The namespace with the label that the selector of these clusters selects.
+fn selected(tenant: &Tenant<'_>) -> Value {
+    let metadata = json!({"name": tenant.name(), "labels": {"queue": "required"}});
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+}
+
 /// A tenant of a namespace that the selector of these clusters selects.
 async fn required(world: &World) -> Tenant<'_> {
     let tenant = Tenant::new(world).await;
-    let label = ["label", "namespace", tenant.name(), "queue=required"];
-    world.cluster.kubectl(&label).await.unwrap().success().unwrap();
-    let without = pod(&tenant, "probe", &json!({}), &json!({})).to_string();
+    world.apply(&selected(&tenant)).await;
+    let without = pod(&tenant, "probe", &json!({}), &json!({}));
     // its informers see the label a little later
     eventually("the policy to be enforced", DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        Ok((!tenant.kubectl(&create, &without).await.status.success()).then_some(()))
+        Ok(tenant.try_dry_run(&without).await.is_err().then_some(()))
     })
     .await
     .unwrap();
@@ -98,8 +102,7 @@ async fn pods_from_before_a_namespace_was_selected_and_of_other_namespaces_are_l
         let tenant = &Tenant::new(world).await;
         let before = gated(tenant, pod(tenant, "before", &json!({}), &json!({}))).await;
         tenant.create(&pod(tenant, "elsewhere", &json!({}), &json!({}))).await;
-        let label = ["label", "namespace", tenant.name(), "queue=required"];
-        world.cluster.kubectl(&label).await.unwrap().success().unwrap();
+        world.apply(&selected(tenant)).await;
         let note = json!({"metadata": {"labels": {"note": "a"}}, "spec": {"schedulingGates": []}});
         tenant.patch(&before, &note).await;
         let bound = async || Ok(tenant.field(&before, "spec.nodeName").await.is_string().then_some(()));
