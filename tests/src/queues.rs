@@ -5,6 +5,7 @@
 use http::{
     Request,
     header::{CONTENT_TYPE, WARNING},
+    request::Builder,
 };
 use kube::Client;
 use serde_json::{Value, json};
@@ -88,15 +89,25 @@ pub async fn write(client: &Client, object: &Value) -> Answer {
         Some(_) => Request::put(format!("{queues}/{name}?fieldValidation=Strict")),
         None => Request::post(format!("{queues}?fieldValidation=Strict")),
     };
-    let request = request.header(CONTENT_TYPE, "application/json");
-    let request = request.body(object.to_string().into_bytes().into()).unwrap();
+    send(client, request.header(CONTENT_TYPE, "application/json"), object).await
+}
+
+/// Sends a request with a body, which the API server may refuse.
+pub async fn send(client: &Client, request: Builder, body: &Value) -> Answer {
+    let request = request.body(body.to_string().into_bytes().into()).unwrap();
     let (head, body) = client.send(request).await.unwrap().into_parts();
     let answer: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
-    // quotes in a header are escaped
-    let unescaped = |text: &[u8]| String::from_utf8_lossy(text).replace('\\', "");
-    let warnings = head.headers.get_all(WARNING).iter().map(|warning| unescaped(warning.as_bytes()));
+    let warnings = head.headers.get_all(WARNING).iter().map(|warning| warning_text(warning.as_bytes()));
     let refusal = || answer["message"].as_str().unwrap_or_default().to_owned();
     (warnings.collect(), if head.status.is_success() { Ok(answer) } else { Err(refusal()) })
+}
+
+/// Returns the text of a warning, as kubectl shows it. In the header, it is quoted and its quotes are
+/// escaped.
+fn warning_text(header: &[u8]) -> String {
+    let text = String::from_utf8_lossy(header).replace('\\', "");
+    let quoted = text.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"'));
+    quoted.unwrap_or(&text).to_owned()
 }
 
 /// Returns the queues that must exist before those of the table.

@@ -3,11 +3,14 @@
 
 use std::fs;
 
-use http::Request;
+use http::{Request, header::CONTENT_TYPE, request::Builder};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Output, eventually};
-use tenure_tests::{DEADLINE, World, fixtures};
+use tenure_tests::{
+    DEADLINE, World, fixtures,
+    queues::{self, Answer},
+};
 use tokio::sync::OnceCell;
 
 const STAMP: &str = "kai.scheduler/last-start-timestamp";
@@ -90,8 +93,34 @@ async fn kubectl(world: &World, user: &str, arguments: &[&str], object: &Value) 
     world.cluster.kubectl_with_input(&arguments, &stdin).await.unwrap()
 }
 
-async fn create(world: &World, user: &str, group: &Value) -> Output {
-    kubectl(world, user, &["create", "-f", "-"], group).await
+/// What kubectl says, as an answer of the API server.
+fn said(output: Output) -> Answer {
+    let warnings =
+        output.stderr.lines().map(|line| line.trim_start_matches("Warning: ").to_owned()).collect();
+    (warnings, output.success().map(Value::from).map_err(|error| error.to_string()))
+}
+
+/// Sends a request with all rights, but in this name: kubectl would take far more processor time.
+async fn send(world: &World, user: &str, request: Builder, body: &Value) -> Answer {
+    let request = request.header("Impersonate-User", user).header("Impersonate-Group", "system:masters");
+    queues::send(&world.cluster.client().unwrap(), request, body).await
+}
+
+/// The path of the groups of the kind of this API group.
+fn path(kind: &str) -> String {
+    let (_, version) = KINDS.into_iter().find(|(group, _)| *group == kind).unwrap();
+    format!("/apis/{kind}/{version}/namespaces/default/podgroups")
+}
+
+async fn create(world: &World, user: &str, group: &Value) -> Answer {
+    let (kind, _) = group["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+    let request = Request::post(format!("{}?fieldValidation=Strict", path(kind)));
+    send(world, user, request.header(CONTENT_TYPE, "application/json"), group).await
+}
+
+async fn delete(world: &World, kind: &str, name: &str) -> Answer {
+    let request = Request::delete(format!("{}/{name}", path(kind)));
+    send(world, TENANT, request.header(CONTENT_TYPE, "application/json"), &json!({})).await
 }
 
 /// Creates a group that its scheduler has stamped.
@@ -100,36 +129,37 @@ async fn stamped(world: &World, kind: &str, name: &str) {
     assert_eq!(stamp(world, kind, name).await.as_deref(), Some(PAST));
 }
 
-async fn annotate(world: &World, user: &str, kind: &str, name: &str, annotation: &str) -> Output {
-    let annotate = ["annotate", &*resource(kind), name, "--overwrite", annotation];
-    kubectl(world, user, &annotate, &Value::Null).await
+/// Sets an annotation, `key=value`, or removes it, `key-`.
+async fn annotate(world: &World, user: &str, kind: &str, name: &str, annotation: &str) -> Answer {
+    let removed = (annotation.trim_end_matches('-'), Value::Null);
+    let (key, value) = annotation.split_once('=').map_or(removed, |(key, value)| (key, json!(value)));
+    patch(world, user, kind, name, &json!({"metadata": {"annotations": {key: value}}})).await
 }
 
-async fn patch(world: &World, user: &str, kind: &str, name: &str, patch: &Value) -> Output {
-    let (type_, patch) = (if patch.is_array() { "json" } else { "merge" }, patch.to_string());
-    let patch = ["patch", &*resource(kind), name, "--type", type_, "-p", &patch];
-    kubectl(world, user, &patch, &Value::Null).await
+/// Patches a group, or with `/status` after its name the status.
+async fn patch(world: &World, user: &str, kind: &str, name: &str, patch: &Value) -> Answer {
+    let type_ = if patch.is_array() { "application/json-patch+json" } else { "application/merge-patch+json" };
+    let request = Request::patch(format!("{}/{name}", path(kind)));
+    send(world, user, request.header(CONTENT_TYPE, type_), patch).await
 }
 
 async fn stamp(world: &World, kind: &str, name: &str) -> Option<String> {
-    let (_, version) = KINDS.into_iter().find(|(group, _)| *group == kind).unwrap();
-    let path = format!("/apis/{kind}/{version}/namespaces/default/podgroups/{name}");
-    let request = Request::get(path).body(Vec::new()).unwrap();
+    let request = Request::get(format!("{}/{name}", path(kind))).body(Vec::new()).unwrap();
     let group: Value = world.cluster.client().unwrap().request(request).await.unwrap();
     group["metadata"]["annotations"].get(STAMP).map(|stamp| stamp.as_str().unwrap().to_owned())
 }
 
-fn silent(output: Output) {
-    assert_eq!(output.stderr, "");
-    output.success().unwrap();
+fn silent((warnings, result): Answer) {
+    assert_eq!(warnings, [""; 0]);
+    result.unwrap();
 }
 
-/// Asserts that a command succeeded, with this warning about the stamp.
-fn warned(output: Output, expected: &str) {
-    let expected = format!("Warning: tenure: metadata.annotations[{STAMP}]: {expected}");
-    assert!(output.stderr.starts_with(&expected), "{:?} should be {expected:?}", output.stderr);
-    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
-    output.success().unwrap();
+/// Asserts that a write succeeded, with this warning about the stamp.
+fn warned((warnings, result): Answer, expected: &str) {
+    let expected = format!("tenure: metadata.annotations[{STAMP}]: {expected}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings.iter().all(|said| said.starts_with(&expected)), "{warnings:?} should be {expected:?}");
+    result.unwrap();
 }
 
 /// Asserts that a stamp is at most a minute old, and not in the future.
@@ -170,15 +200,16 @@ async fn what_a_tenant_changes_or_removes_is_put_back() {
         let output = annotate(world, TENANT, kind, "changed", &format!("{STAMP}-")).await;
         warned(output, &format!("was set back to \"{PAST}\": only trusted writers may remove it"));
         let replaced = kubectl(world, TENANT, &["replace", "-f", "-"], &group(kind, "changed", None)).await;
-        warned(replaced, &format!("was set back to \"{PAST}\""));
+        warned(said(replaced), &format!("was set back to \"{PAST}\""));
         let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
         let applied = kubectl(world, TENANT, &apply, &group(kind, "changed", Some(FUTURE))).await;
-        warned(applied, &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
+        warned(said(applied), &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
         let path = "/metadata/annotations";
         for value in [json!(null), json!({}), json!({STAMP: FUTURE}), json!({"note": "mine"})] {
             let replaced = json!([{"op": "replace", "path": path, "value": value}]);
-            let patched = patch(world, TENANT, kind, "changed", &replaced).await;
-            assert!(patched.stderr.contains(&format!("was set back to \"{PAST}\"")), "{}", patched.stderr);
+            let (warnings, _) = patch(world, TENANT, kind, "changed", &replaced).await;
+            let set_back = format!("was set back to \"{PAST}\"");
+            assert!(warnings.iter().any(|said| said.contains(&set_back)), "{warnings:?}");
         }
         let removed = patch(world, TENANT, kind, "changed", &json!([{"op": "remove", "path": path}])).await;
         warned(removed, &format!("was set back to \"{PAST}\""));
@@ -205,7 +236,8 @@ async fn a_write_of_an_older_state_is_refused_and_counts_as_no_reverted_start_ti
     let expected = format!(r#"mutations_total{{group="{RUNAI}",kind="PodGroup",result="Conflict"}}"#);
     assert!(metrics.contains(&expected), "{metrics}");
     // the log has a line by now for what is written after it and is set back
-    annotate(world, TENANT, RUNAI, "stale", &format!("{STAMP}={OTHER}")).await.success().unwrap();
+    let (_, stored) = annotate(world, TENANT, RUNAI, "stale", &format!("{STAMP}={OTHER}")).await;
+    stored.unwrap();
     let log = fs::read_to_string(world.cluster.directory().join("tenure-webhook.log")).unwrap();
     let lines =
         log.lines().filter(|line| line.contains("Set a start time back") && line.contains("name=stale"));
@@ -248,7 +280,7 @@ async fn a_dry_run_reports_the_same_and_changes_nothing() {
         kubectl(world, TENANT, &["create", dry, "-o", "json", "-f", "-"], &group(kind, name, Some(FUTURE)))
             .await;
     assert!(!output.stdout.contains(STAMP), "{}", output.stdout);
-    warned(output, &format!("\"{FUTURE}\" was dropped"));
+    warned(said(output), &format!("\"{FUTURE}\" was dropped"));
     stamped(world, kind, name).await;
     let output = kubectl(
         world,
@@ -257,7 +289,7 @@ async fn a_dry_run_reports_the_same_and_changes_nothing() {
         &Value::Null,
     )
     .await;
-    warned(output, &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
+    warned(said(output), &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
     assert_eq!(stamp(world, kind, name).await.as_deref(), Some(PAST));
 }
 
@@ -279,26 +311,22 @@ async fn what_its_status_shows_as_started_is_stamped_when_it_is_written() {
         created["status"] = status.clone();
         // deleted and created again, it shows no more
         for _ in 0..2 {
-            silent(kubectl(world, TENANT, &["create", "-f", "-"], &created).await);
+            silent(create(world, TENANT, &created).await);
             assert_eq!(stamp(world, kind, "created-started").await, None, "no pod of it has run");
-            let delete = ["delete", &*resource(kind), "created-started"];
-            silent(kubectl(world, TENANT, &delete, &Value::Null).await);
+            silent(delete(world, kind, "created-started").await);
         }
 
-        silent(kubectl(world, TENANT, &["create", "-f", "-"], &group(kind, "started", None)).await);
+        silent(create(world, TENANT, &group(kind, "started", None)).await);
         let mut claims = group(kind, "started", None);
         claims["status"] = status.clone();
-        silent(kubectl(world, TENANT, &["replace", "-f", "-"], &claims).await);
+        silent(said(kubectl(world, TENANT, &["replace", "-f", "-"], &claims).await));
         assert_eq!(
             stamp(world, kind, "started").await,
             None,
             "what an update says of the status isn't stored"
         );
 
-        let patch = json!({"status": status}).to_string();
-        let show =
-            ["patch", &*resource(kind), "started", "--subresource=status", "--type=merge", "-p", &patch];
-        silent(kubectl(world, TENANT, &show, &Value::Null).await);
+        silent(patch(world, TENANT, kind, "started/status", &json!({"status": status})).await);
         assert_eq!(stamp(world, kind, "started").await, None, "a status can't be written with annotations");
         silent(annotate(world, TENANT, kind, "started", "note=1").await);
         let stamped = stamp(world, kind, "started").await;
@@ -319,9 +347,7 @@ async fn a_group_that_goes_is_let_go_and_its_stamp_is_safe_until_then() {
         let mut finalized = group(kind, name, Some(PAST));
         finalized["metadata"]["finalizers"] = json!(["example.com/a"]);
         silent(create(world, SCHEDULER, &finalized).await);
-        silent(
-            kubectl(world, TENANT, &["delete", &resource(kind), name, "--wait=false"], &Value::Null).await,
-        );
+        silent(delete(world, kind, name).await);
         // its pods may well run on
         let output = annotate(world, TENANT, kind, name, &format!("{STAMP}={FUTURE}")).await;
         warned(output, &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
@@ -337,7 +363,7 @@ async fn nothing_passes_unseen_behind_a_status_too_large_to_read() {
     let world = world().await;
     // less than the API server's limit, and six times as large when it passes that on
     let padding = "<".repeat(1_400_000);
-    for (kind, version) in KINDS {
+    for (kind, _) in KINDS {
         let mut large = group(kind, "large", Some(FUTURE));
         large["status"] = match kind {
             "scheduling.x-k8s.io" => json!({"phase": padding}),
@@ -347,7 +373,7 @@ async fn nothing_passes_unseen_behind_a_status_too_large_to_read() {
                 }]})
             }
         };
-        let path = format!("/apis/{kind}/{version}/namespaces/default/podgroups?dryRun=All");
+        let path = format!("{}?dryRun=All", path(kind));
         // on a busy machine it may take longer than the API server waits
         eventually("what is too large to be refused", DEADLINE, async || {
             let output = kubectl(world, TENANT, &["create", "--raw", &path, "-f", "-"], &large).await;
@@ -369,7 +395,8 @@ async fn who_is_trusted_can_be_changed_while_the_webhook_runs() {
     assert!(text.contains(&format!("- {KEEPER}")), "{text}");
     fs::write(file, text + &format!("- {writer}\n")).unwrap();
     eventually("the writer to be trusted", DEADLINE, async || {
-        annotate(world, writer, kind, name, &format!("{STAMP}={PAST}")).await.success()?;
+        let (_, stored) = annotate(world, writer, kind, name, &format!("{STAMP}={PAST}")).await;
+        stored.map_err(anyhow::Error::msg)?;
         Ok((stamp(world, kind, name).await.as_deref() == Some(PAST)).then_some(()))
     })
     .await
@@ -386,6 +413,6 @@ async fn no_pod_group_waits_for_a_webhook_that_is_down() {
         silent(create(world, TENANT, &group(kind, "a", Some(FUTURE))).await);
         silent(annotate(world, TENANT, kind, "a", &format!("{STAMP}={PAST}")).await);
         assert_eq!(stamp(world, kind, "a").await.as_deref(), Some(PAST));
-        silent(kubectl(world, TENANT, &["delete", &resource(kind), "a", "--wait=false"], &Value::Null).await);
+        silent(delete(world, kind, "a").await);
     }
 }
