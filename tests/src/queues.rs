@@ -9,7 +9,7 @@ use http::{
 };
 use kube::Client;
 use serde_json::{Value, json};
-use tenure_testbed::Cluster;
+use tenure_testbed::{Cluster, Output};
 
 /// The check that refuses a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +67,16 @@ impl Case {
 /// Reads an object as the API server has it, without the processor time of kubectl. `resource` is
 /// `crd`, or a plural, a version and a group, such as `queues.v2.scheduling.run.ai`.
 pub async fn read(cluster: &Cluster, resource: &str, name: &str) -> Value {
-    let path = match resource.splitn(3, '.').collect::<Vec<_>>().as_slice() {
-        [plural, version, group] => format!("{group}/{version}/{plural}"),
-        _ => "apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
-    };
-    let request = Request::get(format!("/apis/{path}/{name}")).body(Vec::new()).expect("a request");
+    let request = Request::get(path(resource, name)).body(Vec::new()).expect("a request");
     cluster.client().expect("a client").request(request).await.expect("it can be read")
+}
+
+/// Returns the path of an object. `resource` is as in [`read`].
+fn path(resource: &str, name: &str) -> String {
+    match resource.splitn(3, '.').collect::<Vec<_>>().as_slice() {
+        [plural, version, group] => format!("/apis/{group}/{version}/{plural}/{name}"),
+        _ => format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"),
+    }
 }
 
 /// The answer to a write: the warnings, and the stored object or the refusal.
@@ -92,6 +96,12 @@ pub async fn write(client: &Client, object: &Value) -> Answer {
     send(client, request.header(CONTENT_TYPE, "application/json"), object).await
 }
 
+/// Merges a patch into an object, which the API server may refuse. `resource` is as in [`read`].
+pub async fn patch(client: &Client, resource: &str, name: &str, patch: &Value) -> Answer {
+    let request = Request::patch(path(resource, name));
+    send(client, request.header(CONTENT_TYPE, "application/merge-patch+json"), patch).await
+}
+
 /// Sends a request with a body, which the API server may refuse.
 pub async fn send(client: &Client, request: Builder, body: &Value) -> Answer {
     let request = request.body(body.to_string().into_bytes().into()).unwrap();
@@ -100,6 +110,13 @@ pub async fn send(client: &Client, request: Builder, body: &Value) -> Answer {
     let warnings = head.headers.get_all(WARNING).iter().map(|warning| warning_text(warning.as_bytes()));
     let refusal = || answer["message"].as_str().unwrap_or_default().to_owned();
     (warnings.collect(), if head.status.is_success() { Ok(answer) } else { Err(refusal()) })
+}
+
+/// Returns what kubectl says as an answer of the API server.
+pub fn said(output: Output) -> Answer {
+    let warnings =
+        output.stderr.lines().map(|line| line.trim_start_matches("Warning: ").to_owned()).collect();
+    (warnings, output.success().map(Value::from).map_err(|error| error.to_string()))
 }
 
 /// Returns the text of a warning, as kubectl shows it. In the header, it is quoted and its quotes are

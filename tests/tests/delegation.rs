@@ -15,9 +15,13 @@ use std::{
 };
 
 use anyhow::Result;
+use kube::Client;
 use serde_json::{Value, json};
 use tenure_testbed::{Output, eventually};
-use tenure_tests::{DEADLINE, World};
+use tenure_tests::{
+    DEADLINE, World,
+    queues::{self, Answer, said},
+};
 use tokio::{join, sync::OnceCell};
 
 const V3: &str = "queues.v3alpha1.scheduling.run.ai";
@@ -152,8 +156,12 @@ impl<'w> User<'w> {
         self.kubectl(&[arguments, &["-f", "-"]].concat(), &object.to_string()).await
     }
 
-    async fn create(&self, name: &str, spec: &Value) -> Output {
-        self.write(&["create"], &queue(name, spec)).await
+    async fn client(&self) -> Client {
+        self.world.cluster.client_of(&self.kubeconfig).await.unwrap()
+    }
+
+    async fn create(&self, name: &str, spec: &Value) -> Answer {
+        queues::write(&self.client().await, &queue(name, spec)).await
     }
 
     /// Waits until the creation is refused: the API server sees the queues below a missing one a moment later.
@@ -166,9 +174,8 @@ impl<'w> User<'w> {
         .unwrap();
     }
 
-    async fn patch(&self, resource: &str, name: &str, spec: &Value) -> Output {
-        let patch = json!({"spec": spec}).to_string();
-        self.kubectl(&["patch", resource, name, "--type=merge", "-p", &patch], "").await
+    async fn patch(&self, resource: &str, name: &str, spec: &Value) -> Answer {
+        queues::patch(&self.client().await, resource, name, &json!({"spec": spec})).await
     }
 
     /// The authorizer sees roles a little later.
@@ -216,13 +223,13 @@ impl<'w> Part<'w> {
     }
 }
 
-fn assert_accepted(output: Output) {
-    output.success().unwrap();
+fn assert_accepted((_, result): Answer) {
+    result.unwrap();
 }
 
-fn assert_refused(output: &Output, words: &str) {
-    assert!(!output.status.success(), "{output:?}");
-    assert!(output.stderr.contains(words), "{} should contain {words}", output.stderr);
+fn assert_refused((_, result): &Answer, words: &str) {
+    let refusal = result.as_ref().expect_err(words);
+    assert!(refusal.contains(words), "{refusal} should contain {words}");
 }
 
 #[tokio::test]
@@ -254,7 +261,7 @@ async fn user_who_may_update_a_missing_queue_alone_creates_queues_below_it() {
     in_both(async |world| {
         let user = User::with_queues(world, "helm-test", &["helm-test-parent"]).await;
         let test = queue("helm-test", &below("helm-test-parent"));
-        assert_accepted(user.write(&["create", "--dry-run=server"], &test).await);
+        assert_accepted(said(user.write(&["create", "--dry-run=server"], &test).await));
     })
     .await;
 }
@@ -327,7 +334,7 @@ async fn administrators_create_and_move_queues_anywhere() {
         for parent in ["sales", &part.left, ""] {
             assert_accepted(admin.patch(V3, name, &below(parent)).await);
         }
-        assert_accepted(admin.kubectl(&["delete", V3, name], "").await);
+        assert_accepted(said(admin.kubectl(&["delete", V3, name], "").await));
     })
     .await;
 }
@@ -359,7 +366,7 @@ async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
         let mut object = queue(&part.other("new"), &beyond);
         object["apiVersion"] = json!(format!("scheduling.run.ai/{version}"));
         assert_refused(
-            &part.write(&["create"], &object).await,
+            &queues::write(&part.client().await, &object).await,
             "spec.preemptMinRuntime: Invalid value: \"1000h\": must be at most 2h",
         );
     }
@@ -370,9 +377,9 @@ async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
 async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor_and_closes_no_cycle() {
     let world = up().await;
     let part = &Part::new(world).await;
-    let finalizer = json!({"metadata": {"finalizers": ["example.com/stays"]}}).to_string();
-    assert_accepted(part.kubectl(&["patch", V3, &part.left, "--type=merge", "-p", &finalizer], "").await);
-    assert_accepted(part.kubectl(&["delete", V3, &part.left, "--wait=false"], "").await);
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/stays"]}});
+    assert_accepted(queues::patch(&part.client().await, V3, &part.left, &finalizer).await);
+    assert_accepted(said(part.kubectl(&["delete", V3, &part.left, "--wait=false"], "").await));
     let refused = part.patch(V3, &part.left, &json!({"preemptMinRuntime": "1000h"})).await;
     assert_refused(&refused, "must be at most 2h");
     assert_accepted(part.patch(V3, &part.right, &below(&part.left)).await);
@@ -384,8 +391,8 @@ async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor_and_closes
     })
     .await
     .unwrap();
-    let none = json!({"metadata": {"finalizers": null}}).to_string();
-    assert_accepted(part.kubectl(&["patch", V3, &part.left, "--type=merge", "-p", &none], "").await);
+    let none = json!({"metadata": {"finalizers": null}});
+    assert_accepted(queues::patch(&part.client().await, V3, &part.left, &none).await);
 }
 
 #[tokio::test]
@@ -397,8 +404,9 @@ async fn queue_that_an_administrator_moves_below_a_bound_keeps_to_it_with_all_be
     assert_accepted(admin.create(&outer, &below("sales")).await);
     // until the webhook has seen the parent, each bound may hold
     eventually("the parent to be seen", DEADLINE, async || {
-        let created = admin.create(&inner, &json!({"parentQueue": outer, "preemptMinRuntime": "10h"})).await;
-        Ok(created.status.success().then_some(()))
+        let spec = json!({"parentQueue": outer, "preemptMinRuntime": "10h"});
+        let (_, created) = admin.create(&inner, &spec).await;
+        Ok(created.ok().map(drop))
     })
     .await
     .unwrap();
@@ -432,7 +440,7 @@ async fn delegate_deletes_no_queue_that_has_others_below_it() {
         })
         .await
         .unwrap();
-        let refused = part.kubectl(&["delete", V3, &part.top], "").await;
+        let refused = said(part.kubectl(&["delete", V3, &part.top], "").await);
         assert_refused(
             &refused,
             &format!("metadata.name: Invalid value: \"{}\": queue \"{}-", part.top, part.top),
@@ -442,7 +450,7 @@ async fn delegate_deletes_no_queue_that_has_others_below_it() {
             "\" is below it, and would become a top-level queue: delete that queue first",
         );
         for leaf in [&part.left, &part.right] {
-            assert_accepted(part.kubectl(&["delete", V3, leaf], "").await);
+            assert_accepted(said(part.kubectl(&["delete", V3, leaf], "").await));
         }
         eventually("the queues below to be gone", DEADLINE, async || {
             Ok(part.kubectl(&["delete", V3, &part.top], "").await.status.success().then_some(()))
@@ -487,7 +495,8 @@ async fn delegate_creates_no_missing_queue_that_others_name_as_their_parent() {
     part.await_refusal_to_create(&missing, &below(&part.top), "names it as its parent").await;
     let mut new = queue(&missing, &below(&part.top));
     new["apiVersion"] = json!("scheduling.run.ai/v2");
-    assert_refused(&part.write(&["create"], &new).await, "names it as its parent");
+    let refused = queues::write(&part.client().await, &new).await;
+    assert_refused(&refused, "names it as its parent");
 }
 
 /// Otherwise the delegate would get the workloads that the configuration puts there.
@@ -502,7 +511,7 @@ async fn delegate_creates_no_missing_queue_that_values_of_the_chart_name() {
             ));
             let create = ["create", "--dry-run=server", "-f", "-"];
             let new = queue(name, &below(&part.top)).to_string();
-            assert_accepted(world.cluster.kubectl_with_input(&create, &new).await.unwrap());
+            assert_accepted(said(world.cluster.kubectl_with_input(&create, &new).await.unwrap()));
         }
     })
     .await;
@@ -517,8 +526,7 @@ async fn delegate_sets_changes_and_removes_no_owner_of_a_queue() {
         |name: &str, uid: &str| json!([{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": uid}]);
     let gone = &owner("gone", "4f7f5a0c-0000-4000-8000-000000000000");
     let refuses = async |part: &Part<'_>, resource: &str, owners: &Value| {
-        let patch = with_owner(owners).to_string();
-        let refused = part.kubectl(&["patch", resource, &part.left, "--type=merge", "-p", &patch], "").await;
+        let refused = queues::patch(&part.client().await, resource, &part.left, &with_owner(owners)).await;
         assert_refused(
             &refused,
             &format!(
@@ -531,7 +539,8 @@ async fn delegate_sets_changes_and_removes_no_owner_of_a_queue() {
         let mut new = queue(&part.other("new"), &below(&part.top));
         new["apiVersion"] = json!(format!("scheduling.run.ai/{version}"));
         new["metadata"]["ownerReferences"] = gone.clone();
-        assert_refused(&part.write(&["create"], &new).await, "metadata.ownerReferences: Forbidden");
+        let refused = queues::write(&part.client().await, &new).await;
+        assert_refused(&refused, "metadata.ownerReferences: Forbidden");
     };
     in_both(async |world| {
         let part = &Part::new(world).await;
@@ -588,7 +597,7 @@ async fn roles_of_the_example_do_what_its_comment_says() {
     let text =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/subtree-roles.yaml"))
             .unwrap();
-    assert_accepted(world.cluster.kubectl_with_input(&["apply", "-f", "-"], &text).await.unwrap());
+    assert_accepted(said(world.cluster.kubectl_with_input(&["apply", "-f", "-"], &text).await.unwrap()));
     let member = User::new(world, "mary", Some("research-admins"));
     member.await_right("update", "research-vision").await;
     assert_accepted(

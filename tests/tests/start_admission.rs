@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Output, eventually};
 use tenure_tests::{
     DEADLINE, World, fixtures,
-    queues::{self, Answer},
+    queues::{self, Answer, said},
 };
 use tokio::sync::OnceCell;
 
@@ -91,13 +91,6 @@ async fn kubectl(world: &World, user: &str, arguments: &[&str], object: &Value) 
     let (user, stdin) = (format!("--as={user}"), object.to_string());
     let arguments = [arguments, &["--as-group=system:masters", &user]].concat();
     world.cluster.kubectl_with_input(&arguments, &stdin).await.unwrap()
-}
-
-/// What kubectl says, as an answer of the API server.
-fn said(output: Output) -> Answer {
-    let warnings =
-        output.stderr.lines().map(|line| line.trim_start_matches("Warning: ").to_owned()).collect();
-    (warnings, output.success().map(Value::from).map_err(|error| error.to_string()))
 }
 
 /// Sends a request with all rights, but in this name: kubectl would take far more processor time.
