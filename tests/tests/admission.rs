@@ -165,7 +165,8 @@ async fn a_change_that_ends_runs_and_a_deletion_are_warned_of_with_their_numbers
         ("busy-child", json!({"parentQueue": "busy"})),
         ("busy-short", json!({"maxDuration": "1m"})),
     ] {
-        world.apply(&v3(name, spec)).await;
+        // with the annotation that `kubectl apply` would miss with a warning
+        kubectl(world, &["apply"], &v3(name, spec)).await.success().unwrap();
     }
     let ago = |minutes: i64| Timestamp::now() - SignedDuration::from_mins(minutes);
     say_running(world, "busy", &[ago(120), ago(90), ago(5)]).await;
