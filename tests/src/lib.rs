@@ -39,8 +39,11 @@ use std::{
 };
 
 use anyhow::Result;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use tenure_testbed::{Cluster, Tenure, eventually};
 
 /// The longest time for any automatic change of a cluster.
@@ -127,6 +130,13 @@ impl World {
         let accounts: Api<ServiceAccount> = Api::namespaced(client, name);
         let default = async || Ok(accounts.get_opt("default").await?);
         eventually("the default service account", DEADLINE, default).await.unwrap();
+    }
+
+    /// Sets a label of a namespace. The API server's policies see the label a little later.
+    pub async fn label_namespace(&self, name: &str, key: &str, value: &str) {
+        let namespaces: Api<Namespace> = Api::all(self.cluster.client().unwrap());
+        let label = Patch::Merge(serde_json::json!({"metadata": {"labels": {key: value}}}));
+        namespaces.patch(name, &PatchParams::default(), &label).await.unwrap();
     }
 
     /// Applies an object that must be accepted, or the items of a `List` one after the other. An

@@ -1,8 +1,9 @@
 //! Queues of Kueue's that stand for queues of Tenure's: users label their jobs once.
 
 use serde_json::{Value, json};
+use tenure_testbed::eventually;
 use tenure_tests::{
-    World, fixtures,
+    DEADLINE, World, fixtures,
     workloads::{Namespace, bare_pod},
 };
 use tokio::sync::OnceCell;
@@ -66,18 +67,14 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
 
     // where pods must name a queue, a queue that stands for one will do
     let strict = Namespace::new(world).await;
-    world
-        .cluster
-        .kubectl(&["label", "namespace", strict.name(), "team=strict"])
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    world.label_namespace(strict.name(), "team", "strict").await;
+    let in_none = bare_pod(strict.name(), "in-none", &json!({}), &Value::Null);
+    let refused = async || Ok(strict.try_dry_run(&in_none).await.err());
+    let refused = eventually("the label to be seen", DEADLINE, refused).await.unwrap();
+    assert!(refused.message.contains("must name a queue"), "{refused:?}");
     let create = async |name: &str, labels: Value| {
         strict.try_create(&bare_pod(strict.name(), name, &labels, &Value::Null)).await
     };
-    let refused = create("in-none", json!({})).await.unwrap_err();
-    assert!(refused.message.contains("must name a queue"), "{refused:?}");
     create("in-another", json!({"kueue.x-k8s.io/queue-name": "another"})).await.unwrap_err();
     create("in-main", json!({"kueue.x-k8s.io/queue-name": "main"})).await.unwrap();
     create("in-gpu", json!({"kueue.x-k8s.io/cluster-queue-name": "gpu"})).await.unwrap();

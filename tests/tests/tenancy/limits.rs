@@ -192,7 +192,7 @@ async fn no_object_of_a_tenant_has_a_policy_cost_more_than_the_api_server_allows
     let name = writes.admin.name();
     seen_by(name, "person").await;
     select(name, "person").await;
-    world.cluster.kubectl(&["label", "namespace", name, "queue=required"]).await.unwrap().success().unwrap();
+    world.label_namespace(name, "queue", "required").await;
     let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}});
     eventually("the policy of the accounts to be enforced", DEADLINE, async || {
         let create = ["create", "--dry-run=server", "-f", "-"];

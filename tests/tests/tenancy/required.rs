@@ -11,24 +11,23 @@ use tenure_tests::{
 
 use crate::{in_both, pod};
 
-/// The namespace with the label that the selector of these clusters selects.
-fn selected(tenant: &Tenant<'_>) -> Value {
-    let metadata = json!({"name": tenant.name(), "labels": {"queue": "required"}});
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-}
-
 /// A tenant of a namespace that the selector of these clusters selects.
 async fn required(world: &World) -> Tenant<'_> {
     let tenant = Tenant::new(world).await;
-    world.apply(&selected(&tenant)).await;
-    let without = pod(&tenant, "probe", &json!({}), &json!({}));
+    select(world, &tenant).await;
+    tenant
+}
+
+/// Gives a tenant's namespace the label that the selector selects, and waits until pods without a queue are refused.
+async fn select(world: &World, tenant: &Tenant<'_>) {
+    world.label_namespace(tenant.name(), "queue", "required").await;
+    let without = pod(tenant, "probe", &json!({}), &json!({}));
     // its informers see the label a little later
     eventually("the policy to be enforced", DEADLINE, async || {
         Ok(tenant.try_dry_run(&without).await.is_err().then_some(()))
     })
     .await
     .unwrap();
-    tenant
 }
 
 /// Ways to name a queue: labels and annotations.
@@ -102,7 +101,7 @@ async fn pods_from_before_a_namespace_was_selected_and_of_other_namespaces_are_l
         let tenant = &Tenant::new(world).await;
         let before = gated(tenant, pod(tenant, "before", &json!({}), &json!({}))).await;
         tenant.create(&pod(tenant, "elsewhere", &json!({}), &json!({}))).await;
-        world.apply(&selected(tenant)).await;
+        select(world, tenant).await;
         let note = json!({"metadata": {"labels": {"note": "a"}}, "spec": {"schedulingGates": []}});
         tenant.patch(&before, &note).await;
         let bound = async || Ok(tenant.field(&before, "spec.nodeName").await.is_string().then_some(()));
