@@ -255,7 +255,8 @@ impl Namespace {
     pub async fn try_dry_run(&self, object: &Value) -> Result<(), Box<Status>> {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-        answer(self.api(&object).await.create(&dry_run, &object).await).map(drop)
+        // the future is large, and would be in every future around it
+        Box::pin(async { answer(self.api(&object).await.create(&dry_run, &object).await) }).await.map(drop)
     }
 
     /// Merges a patch into the status of an object.

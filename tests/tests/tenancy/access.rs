@@ -85,14 +85,18 @@ pub async fn seen_by(namespace: &str, user: &str) -> Namespace {
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
     let seen = Namespace::seen_by(world.cluster.client_of(&kubeconfig).await.unwrap(), namespace);
     let probe = in_queue(namespace, "probe", LABEL, "probe");
-    eventually("the policy to be enforced", DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        let output = world.cluster.kubectl_as(&kubeconfig, &create, &probe.to_string()).await?;
-        Ok(output.stderr.contains("requires the right to use queues").then_some(()))
+    await_refusal(&seen, &probe, "requires the right to use queues").await;
+    seen
+}
+
+/// Waits until the creation of an object is refused with these words: policies and rights are in force a little late.
+pub async fn await_refusal(seen: &Namespace, object: &Value, words: &str) {
+    eventually(&format!("a refusal with {words:?}"), DEADLINE, async || {
+        let refused = seen.try_dry_run(object).await.err();
+        Ok(refused.filter(|status| status.message.contains(words)).map(drop))
     })
     .await
     .unwrap();
-    seen
 }
 
 /// A pod that waits, with a label of a queue.
@@ -321,17 +325,11 @@ async fn the_charts_grants_let_accounts_and_named_users_of_their_namespaces_use_
 /// Makes a namespace one of tenants, and returns once a user's pods without a ceiling are refused there.
 pub async fn select(name: &str, user: &str) {
     let world = world().await;
-    world.cluster.kubectl(&["label", "namespace", name, "tenants=yes"]).await.unwrap().success().unwrap();
+    world.label_namespace(name, "tenants", "yes").await;
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
+    let seen = Namespace::seen_by(world.cluster.client_of(&kubeconfig).await.unwrap(), name);
     let spec = json!({"priorityClassName": "system-cluster-critical"});
-    let probe = bare_pod(name, "probe", &json!({}), &spec).to_string();
-    eventually("the policy to be enforced", DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        let output = world.cluster.kubectl_as(&kubeconfig, &create, &probe).await?;
-        Ok(output.stderr.contains("have no ceiling").then_some(()))
-    })
-    .await
-    .unwrap();
+    await_refusal(&seen, &bare_pod(name, "probe", &json!({}), &spec), "have no ceiling").await;
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! Who names an owner must be allowed to own: references to controllers, by users with exactly given rights.
 
+use http::{Request, header::CONTENT_TYPE};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
-    ResourceExt,
-    core::{DynamicObject, Status},
+    Resource, ResourceExt,
+    core::{ApiResource, DynamicObject, GroupVersionKind, Status},
 };
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
@@ -15,7 +17,7 @@ use tenure_tests::{
 };
 use tokio::{join, sync::OnceCell};
 
-use crate::{owners::claim, up};
+use crate::{access::await_refusal, owners::claim, up};
 
 /// API group, resources and verbs.
 pub type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -59,7 +61,7 @@ pub async fn seen_by(world: &World, name: &str, user: &str, rules: &[Rule<'_>]) 
     allow(world, name, user, rules).await;
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
     let seen = Namespace::seen_by(world.cluster.client_of(&kubeconfig).await.unwrap(), name);
-    Box::pin(await_policy(world, name)).await;
+    Box::pin(await_policy(world, name, user)).await;
     seen
 }
 
@@ -81,18 +83,15 @@ pub async fn allow(world: &World, namespace: &str, user: &str, rules: &[Rule<'_>
         .await;
 }
 
-/// Waits until the API server enforces the policy, and knows the last right that it was told of.
-async fn await_policy(world: &World, name: &str) {
-    allow(world, name, "probe", &[("", &["pods"], ALL)]).await;
-    let kubeconfig = world.cluster.user_kubeconfig("probe", None).unwrap();
-    let pod = owned(pod(name, "probe"), &[claim("batch/v1", "Job", "theirs", "u")]).to_string();
-    eventually("the policy to be enforced", DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        let output = world.cluster.kubectl_as(&kubeconfig, &create, &pod).await?;
-        Ok(output.stderr.contains("requires the right to update jobs/finalizers").then_some(()))
-    })
-    .await
-    .unwrap();
+/// Waits until the API server enforces the policy, and knows the rights that a user has been given: it sees roles and
+/// bindings in their order, and those of the probe are the last.
+async fn await_policy(world: &World, name: &str, user: &str) {
+    let probe = &format!("probe-of-{user}");
+    allow(world, name, probe, &[("", &["pods"], ALL)]).await;
+    let kubeconfig = world.cluster.user_kubeconfig(probe, None).unwrap();
+    let seen = Namespace::seen_by(world.cluster.client_of(&kubeconfig).await.unwrap(), name);
+    let pod = owned(pod(name, "probe"), &[claim("batch/v1", "Job", "theirs", "u")]);
+    await_refusal(&seen, &pod, "requires the right to update jobs/finalizers").await;
 }
 
 /// A pod that waits, so that nothing but the test changes it.
@@ -220,13 +219,13 @@ pub fn short(number: usize) -> String {
 
 /// Adds references to so many owners, before an object's own. The API server removes references that are equal to others.
 pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject, owners: usize) {
-    let kind = object.types.clone().unwrap().kind;
-    let (kind, name) = (kind.to_lowercase(), object.name_any());
+    let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+    let path = DynamicObject::url_path(&ApiResource::from_gvk(&kind), Some(namespace.name()));
+    let (path, client) = (format!("{path}/{}", object.name_any()), world.cluster.client().unwrap());
     let patch = async |operations: Value| {
-        let namespaced = ["--namespace", namespace.name(), "--type=json", "--patch-file=/dev/stdin"];
-        let command = [&["patch", &*kind, &*name][..], &namespaced].concat();
-        let output = world.cluster.kubectl_with_input(&command, &operations.to_string()).await.unwrap();
-        output.success().unwrap();
+        let request = Request::patch(&path).header(CONTENT_TYPE, "application/json-patch+json");
+        let request = request.body(operations.to_string().into_bytes()).unwrap();
+        client.request::<IgnoredAny>(request).await.unwrap();
         namespace.patch(object, &json!({"metadata": {"managedFields": [{}]}})).await
     };
     let more = |number: usize| {
@@ -249,7 +248,7 @@ async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() 
     let world = off().await;
     let tenant = &Tenant::new(world).await;
     let admin = &tenant.as_admin();
-    await_policy(world, admin.name()).await;
+    await_policy(world, admin.name(), tenant.user()).await;
     let mut pod = pod(admin.name(), "crowded");
     pod["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": true}]);
@@ -262,7 +261,7 @@ async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() 
 async fn controllers_of_kubernetes_make_their_pods() {
     let world = off().await;
     let namespace = &Namespace::new(world).await;
-    await_policy(world, namespace.name()).await;
+    await_policy(world, namespace.name(), "nobody").await;
     let template =
         |kind: &str| distinct(workload(kind, namespace.name(), "real", &json!({}), &Value::Null), kind);
     for kind in ["Deployment", "StatefulSet", "DaemonSet", "Job"] {
