@@ -15,12 +15,14 @@ use std::{
 };
 
 use anyhow::Result;
-use kube::Client;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 use tenure_testbed::{Output, eventually};
 use tenure_tests::{
     DEADLINE, World,
     queues::{self, Answer, said},
+    workloads::Namespace,
 };
 use tokio::{join, sync::OnceCell};
 
@@ -81,15 +83,12 @@ async fn started(world: World) -> Result<World> {
 /// refuses the creations of all users.
 async fn await_policies(world: &World) -> Result<()> {
     let prober = &User::with_queues(world, "prober", &["probes"]).await;
-    let orphan = queue("probe-orphan", &below("probe-missing")).to_string();
-    let refused = async |name: &str, spec: Value, words: &str| {
-        let probe = prober.write(&["create", "--dry-run=server"], &queue(name, &spec)).await;
-        probe.stderr.contains(words)
-    };
+    let orphan = queue("probe-orphan", &below("probe-missing"));
     eventually("the policies to be enforced", DEADLINE, async || {
-        world.cluster.kubectl_with_input(&["apply", "-f", "-"], &orphan).await?.success()?;
-        let judges = refused("probe", json!({}), "spec.parentQueue: Required value").await
-            && refused("probe-missing", below("probes"), "names it as its parent").await;
+        // it may be there already
+        let _ = Namespace::of(world, "").try_create(&orphan).await;
+        let judges = prober.refusal("probe", &json!({})).await.contains("spec.parentQueue: Required value")
+            && prober.refusal("probe-missing", &below("probes")).await.contains("names it as its parent");
         Ok(judges.then_some(()))
     })
     .await
@@ -164,11 +163,17 @@ impl<'w> User<'w> {
         queues::write(&self.client().await, &queue(name, spec)).await
     }
 
+    /// The message with which a creation is refused in a dry run. Empty: it is accepted.
+    async fn refusal(&self, name: &str, spec: &Value) -> String {
+        let seen = Namespace::seen_by(self.client().await, "");
+        let tried = seen.try_dry_run(&queue(name, spec)).await;
+        tried.err().map(|status| status.message).unwrap_or_default()
+    }
+
     /// Waits until the creation is refused: the API server sees the queues below a missing one a moment later.
     async fn await_refusal_to_create(&self, name: &str, spec: &Value, words: &str) {
         eventually(&format!("the creation of {name} to be refused"), DEADLINE, async || {
-            let create = self.write(&["create", "--dry-run=server"], &queue(name, spec)).await;
-            Ok(create.stderr.contains(words).then_some(()))
+            Ok(self.refusal(name, spec).await.contains(words).then_some(()))
         })
         .await
         .unwrap();
@@ -180,10 +185,14 @@ impl<'w> User<'w> {
 
     /// The authorizer sees roles a little later.
     async fn await_right(&self, verb: &str, name: &str) {
-        let of = format!("queues.scheduling.run.ai/{name}");
-        eventually(&format!("the right of {} to {verb} {of}", self.name), DEADLINE, async || {
-            let answer = self.kubectl(&["auth", "can-i", verb, &of], "").await;
-            Ok(answer.status.success().then_some(()))
+        let attributes =
+            json!({"verb": verb, "group": "scheduling.run.ai", "resource": "queues", "name": name});
+        let review = json!({"metadata": {}, "spec": {"resourceAttributes": attributes}});
+        let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client().await);
+        eventually(&format!("the right of {} to {verb} queue {name}", self.name), DEADLINE, async || {
+            let status = reviews.create(&PostParams::default(), &review).await?.status;
+            Ok(status.filter(|status| status.allowed).map(drop))
         })
         .await
         .unwrap();
@@ -215,6 +224,16 @@ impl<'w> Part<'w> {
         apply_all(world, &parents.map(|(name, parent)| queue(name, &below(parent)))).await;
         let delegate = User::with_queues(world, &format!("admin-of-{top}"), &[&top, &left, &right]).await;
         Self { delegate, top, left, right }
+    }
+
+    /// Waits until the webhook has seen the part: before that, the least of all bounds holds there.
+    async fn await_bound(&self) {
+        eventually("the webhook to have seen the part", DEADLINE, async || {
+            let (_, patched) = self.patch(V3, &self.left, &json!({"preemptMinRuntime": "1000h"})).await;
+            Ok(patched.err().filter(|refusal| refusal.contains("limits queue \"bounded\"")).map(drop))
+        })
+        .await
+        .unwrap();
     }
 
     /// A name that no queue has.
@@ -260,8 +279,7 @@ async fn delegate_creates_queues_below_own_queues_and_nowhere_else() {
 async fn user_who_may_update_a_missing_queue_alone_creates_queues_below_it() {
     in_both(async |world| {
         let user = User::with_queues(world, "helm-test", &["helm-test-parent"]).await;
-        let test = queue("helm-test", &below("helm-test-parent"));
-        assert_accepted(said(user.write(&["create", "--dry-run=server"], &test).await));
+        assert_eq!(user.refusal("helm-test", &below("helm-test-parent")).await, "");
     })
     .await;
 }
@@ -343,6 +361,7 @@ async fn administrators_create_and_move_queues_anywhere() {
 async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
     let world = up().await;
     let part = &Part::new(world).await;
+    part.await_bound().await;
     assert_accepted(part.patch(V3, &part.top, &json!({"maxDuration": "8h", "displayName": "Ours"})).await);
     assert_refused(&part.patch(V3, "sales", &json!({"displayName": "Ours"})).await, "cannot patch resource");
     for (resource, name) in [(V3, &part.left), (V2, &part.right)] {
@@ -377,6 +396,7 @@ async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
 async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor_and_closes_no_cycle() {
     let world = up().await;
     let part = &Part::new(world).await;
+    part.await_bound().await;
     let finalizer = json!({"metadata": {"finalizers": ["example.com/stays"]}});
     assert_accepted(queues::patch(&part.client().await, V3, &part.left, &finalizer).await);
     assert_accepted(said(part.kubectl(&["delete", V3, &part.left, "--wait=false"], "").await));
