@@ -15,9 +15,16 @@ mod kai;
 mod kept;
 mod switch;
 
+use kube::{
+    core::{GroupVersionKind, TypeMeta},
+    discovery::pinned_kind,
+};
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, Output};
-use tenure_tests::queues::{Verdict, read, table};
+use tenure_testbed::{Cluster, Output, eventually};
+use tenure_tests::{
+    DEADLINE,
+    queues::{self, Verdict, read, table},
+};
 use tenure_types::runai::SPEC_ANNOTATIONS;
 
 /// The last part is in kubectl's own words, with which it finds the resource.
@@ -39,12 +46,16 @@ async fn write(cluster: &Cluster, arguments: &[&str], object: &Value) -> Output 
     cluster.kubectl_with_input(&arguments, &object.to_string()).await.unwrap()
 }
 
-/// Runs `kubectl create` for an object that must be accepted; returns the messages about it.
-async fn create(cluster: &Cluster, object: &Value) -> String {
-    let output = write(cluster, &["create"], object).await;
-    let said = output.stderr.clone();
-    output.success().unwrap();
-    said
+/// Creates a queue that must be accepted, once its version is served; returns the warnings about it.
+async fn create(cluster: &Cluster, object: &Value) -> Vec<String> {
+    let client = cluster.client().unwrap();
+    let types: TypeMeta = serde_json::from_value(object.clone()).unwrap();
+    let kind = GroupVersionKind::try_from(types).unwrap();
+    let served = async || Ok(Some(pinned_kind(&client, &kind).await?));
+    eventually("queues to be served", DEADLINE, served).await.unwrap();
+    let (warnings, created) = queues::write(&client, object).await;
+    created.unwrap();
+    warnings
 }
 
 /// Spec and annotations of a queue in one of the versions.
