@@ -9,7 +9,8 @@ use std::{
 };
 
 use futures::future::join_all;
-use kube::{ResourceExt, core::DynamicObject};
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, ResourceExt, api::ListParams, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
@@ -157,10 +158,10 @@ async fn assert_floors_hold(arena: &Arena<'_>, more: &Value) -> DynamicObject {
 
 /// Waits until kube-scheduler has said this about a pod that it couldn't place.
 async fn await_event(arena: &Arena<'_>, pod: &DynamicObject, words: &str) {
+    let events: Api<Event> = Api::namespaced(arena.world.cluster.client().unwrap(), arena.namespace.name());
+    let of_pod = ListParams::default().fields(&format!("involvedObject.name={}", pod.name_any()));
     let reported = async || {
-        let name = format!("involvedObject.name={}", pod.name_any());
-        let events = ["get", "events", "-n", arena.namespace.name(), "--field-selector", &name, "-o", "json"];
-        let events = arena.world.cluster.kubectl(&events).await?.success()?;
+        let events = json!(events.list(&of_pod).await?.items).to_string();
         anyhow::ensure!(events.contains(words), events);
         Ok(Some(()))
     };

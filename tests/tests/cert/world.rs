@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, process::Command, time::Duration};
 
-use k8s_openapi::api::core::v1::Secret;
+use http::Request;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Process, RELEASE_NAMESPACE, eventually, free_port, program};
@@ -139,11 +140,15 @@ impl World {
     /// Each `caBundle` of the release.
     pub async fn bundles(&self) -> Vec<Option<String>> {
         let bundle = |client: &Value| client["caBundle"].as_str().map(str::to_owned);
-        let configurations = ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"]
-            .map(|kind| format!("{kind}/tenure-webhook"));
-        let list = self.get(&[&configurations[0], &configurations[1], &format!("crd/{CRD}")]).await;
+        let client = self.cluster.client().unwrap();
         let mut bundles = Vec::new();
-        for object in list["items"].as_array().unwrap() {
+        for path in [
+            "admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tenure-webhook",
+            "admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tenure-webhook",
+            &format!("apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"),
+        ] {
+            let request = Request::get(format!("/apis/{path}")).body(Vec::new()).unwrap();
+            let object: Value = client.request(request).await.unwrap();
             let webhooks = object["webhooks"].as_array().into_iter().flatten();
             let definition = Some(&object["spec"]["conversion"]["webhook"]);
             let definition = definition.filter(|_| object["kind"] == "CustomResourceDefinition");
@@ -160,10 +165,10 @@ impl World {
         let remove = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]).to_string();
         let configuration = "validatingwebhookconfiguration/tenure-webhook";
         self.kubectl(&["patch", configuration, "--type=json", "-p", &remove]).await;
-        let map = ["configmap", "tenure-webhook-ca", "-n", RELEASE_NAMESPACE];
+        let maps = Api::<ConfigMap>::namespaced(self.cluster.client().unwrap(), RELEASE_NAMESPACE);
         eventually("the authorities to be everywhere", DEADLINE, async || {
             let bundles: BTreeSet<_> = self.bundles().await.into_iter().collect();
-            let published = self.get(&map).await["data"]["ca.crt"].as_str().map(str::to_owned);
+            let published = maps.get("tenure-webhook-ca").await?.data.and_then(|mut of| of.remove("ca.crt"));
             let same = bundles.len() == 1 && !bundles.contains(&None);
             Ok((same && published.is_some_and(|pem| pem.contains("BEGIN CERTIFICATE"))).then_some(()))
         })
