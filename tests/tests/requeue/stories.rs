@@ -199,12 +199,10 @@ async fn the_example_is_accepted_without_a_warning_and_its_pair_runs() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/requeue-gang.yaml");
     let output = world.cluster.kubectl(&["apply", "-f", file]).await.unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{}", output.stderr);
-    let runs = async || {
-        let ready = ["get", "job", "pair", "-n", "default", "-o", "jsonpath={.status.ready}"];
-        let output = world.cluster.kubectl(&ready).await?;
-        Ok((output.stdout.trim() == "2").then_some(()))
-    };
-    eventually("both pods to be ready", DEADLINE, runs).await.unwrap();
+    let namespace = Namespace::of(world, "default");
+    let pair = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "pair"}});
+    let pair = namespace.find(&serde_json::from_value(pair).unwrap()).await;
+    await_ready(&namespace, &pair, 2).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, World, pages::run, workloads::workload};
+use tenure_tests::{
+    DEADLINE, World,
+    pages::run,
+    workloads::{Namespace, workload},
+};
 
 use crate::{V2, V3, create, queue, switch::commands, write};
 
@@ -63,19 +67,13 @@ async fn the_garbage_collector_asks_for(world: &World) {
 }
 
 async fn garbage_is_collected_and_namespaces_go(world: &World) {
-    let namespace = world.namespace().await;
-    world.apply(&workload("Deployment", &namespace, "test", &json!({}), &Value::Null)).await;
-    let pods = async || {
-        let list = ["get", "pods", "-n", &namespace, "-o", "name"];
-        world.cluster.kubectl(&list).await?.success()
-    };
-    eventually("pods", DEADLINE, async || Ok((pods().await?.lines().count() == 2).then_some(())))
-        .await
-        .unwrap();
-    let delete = ["delete", "deployment", "test", "-n", &namespace];
-    world.cluster.kubectl(&delete).await.unwrap().success().unwrap();
-    let none = async || Ok(pods().await?.is_empty().then_some(()));
-    eventually("the garbage to be collected", DEADLINE, none).await.unwrap();
-    let delete = ["delete", "namespace", &namespace, "--timeout=60s"];
+    let namespace = Namespace::new(world).await;
+    let test = workload("Deployment", namespace.name(), "test", &json!({}), &Value::Null);
+    let test = namespace.create(&test).await;
+    namespace.await_running(2).await;
+    namespace.delete(&test).await;
+    // the garbage is collected
+    namespace.await_pods(&[]).await;
+    let delete = ["delete", "namespace", namespace.name(), "--timeout=60s"];
     world.cluster.kubectl(&delete).await.unwrap().success().unwrap();
 }
