@@ -127,8 +127,7 @@ async fn owners_whose_return_hangs_hold_up_no_other_and_come_back_later() {
     assert!(begun.elapsed() <= HELD_UP, "it came back after {:?}", begun.elapsed());
     assert!(!back(&hanging, &jobs[0]).await);
 
-    let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &configuration.to_string()).await;
-    delete.unwrap().success().unwrap();
+    hanging.delete(&serde_json::from_value(configuration).unwrap()).await;
     drop(silent);
     let all_back = async || {
         for job in &jobs {
@@ -165,8 +164,7 @@ async fn owners_whose_pause_hangs_hold_up_no_other_and_are_paused_later() {
     assert!(begun.elapsed() <= HELD_UP, "it was paused after {:?}", begun.elapsed());
     assert!(hanging.pause("Job", "job-00").await.is_none());
 
-    let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &configuration.to_string()).await;
-    delete.unwrap().success().unwrap();
+    hanging.delete(&serde_json::from_value(configuration).unwrap()).await;
     drop(silent);
     hanging.await_paused("Job", "job-00").await;
 }
