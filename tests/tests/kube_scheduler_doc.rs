@@ -276,12 +276,12 @@ async fn newcomer_sees_a_floor_hold_as_on_the_page_about_kind() {
         .with("/status/capacity/", "/status/allocatable/")
         .with("preemptMinRuntime: 2m", "preemptMinRuntime: 20s");
     walk.follow("1. Make a cluster whose scheduler reads your file").await;
-    run(
-        world,
-        "helm upgrade tenure charts/tenure --namespace tenure-system --reset-then-reuse-values \
-             --set-file schedulerExtender.clientCA=../floors-on-kind.md/ca.crt",
-    )
-    .await;
+    let chart = format!("{WORKSPACE}/charts/tenure");
+    let ca = world.cluster.directory().join("floors-on-kind.md/ca.crt");
+    let ca = format!("schedulerExtender.clientCA={}", ca.display());
+    let release = ["upgrade", "tenure", &chart, "--namespace", RELEASE_NAMESPACE];
+    let values = ["--reset-then-reuse-values", "--set-file", &ca];
+    world.cluster.helm(&[&release[..], &values].concat()).await.unwrap().success().unwrap();
     world.tenure.update_config(&world.cluster).await.unwrap();
     walk.follow("2. Let kube-scheduler ask").await;
     let files = world.cluster.directory().join("floors-on-kind.md/tenure");

@@ -98,9 +98,7 @@ impl Tenure {
         let certificate = cluster.directory().join("webhook");
         let brought = bring_certificate(cluster, &certificate).await?;
         let brought: Vec<&str> = brought.iter().map(String::as_str).collect();
-        // the API server is strict in any case; Helm would read all schemas to learn that it can be
-        let more = ["--disable-openapi-validation", "--set", &values];
-        cluster.helm(&[&release[..], &more, &brought, known].concat()).await?.success()?;
+        cluster.helm(&[&release[..], &["--set", &values], &brought, known].concat()).await?.success()?;
 
         let is_v2 = READ_AS_V2.iter().any(|value| values.contains(value));
         let queue_version = if is_v2 { "v2" } else { "v3alpha1" };

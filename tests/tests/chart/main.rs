@@ -120,9 +120,8 @@ async fn kubectl(cluster: &Cluster, arguments: &[&str], stdin: &str) -> String {
 async fn helm(cluster: &Cluster, verb: &str, release: &str, values: &Value, flags: &[&str]) -> Output {
     let values = values.to_string();
     let arguments = [verb, release, CHART, "--namespace", NAMESPACE, "--set-json", &values];
-    // the API server is strict in any case; Helm would read all schemas to learn that it can be
-    let more = ["--set", "allowOtherReleases=true", "--disable-openapi-validation"];
-    cluster.helm(&[&arguments[..], &more, flags].concat()).await.unwrap()
+    let others = ["--set", "allowOtherReleases=true"];
+    cluster.helm(&[&arguments[..], &others, flags].concat()).await.unwrap()
 }
 
 /// Renders the chart without access to a cluster, once for the same arguments.

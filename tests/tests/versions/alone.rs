@@ -98,9 +98,10 @@ async fn v2_is_served_by_the_command_of_the_page(world: &World) {
 /// Also with `failurePolicy: Ignore`, with which a queue needs no webhook.
 async fn the_queue_of_helm_test_passes_only_by_the_webhook(world: &World) {
     let cluster = &world.cluster;
-    let upgrade = "helm upgrade tenure charts/tenure -n tenure-system --reuse-values --set webhook.failurePolicy=Ignore";
-    run(cluster, upgrade).await;
     let chart = workspace().join("charts/tenure").display().to_string();
+    let upgrade = ["upgrade", "tenure", &chart, "-n", "tenure-system", "--reuse-values"];
+    let ignore = ["--set", "webhook.failurePolicy=Ignore"];
+    cluster.helm(&[&upgrade[..], &ignore].concat()).await.unwrap().success().unwrap();
     let template = ["template", "tenure", &chart, "-n", "tenure-system", "--set", "test.enabled=true"];
     let only = ["--show-only", "templates/tests/queue.yaml"];
     let rendered = cluster.helm(&[&template[..], &only].concat()).await.unwrap().success().unwrap();
