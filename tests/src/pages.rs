@@ -8,5 +8,5 @@ mod script;
 mod walk;
 
 pub use page::{Block, Page, Step, workspace};
-pub use script::{commands, run};
+pub use script::{commands, run, run_in};
 pub use walk::Walk;

@@ -2,10 +2,9 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
-    env, fs,
+    fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use futures::future::join_all;
@@ -16,14 +15,11 @@ use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
     keeper::Metrics,
-    pages::Walk,
+    pages::{Walk, run_in},
     scheduling::{Arena, EXTENDER, Wish},
     workloads::Namespace,
 };
-use tokio::{
-    sync::{Mutex, MutexGuard, OnceCell},
-    task::spawn_blocking,
-};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -90,17 +86,7 @@ async fn run(world: &World, commands: &str) {
             symlink(format!("{WORKSPACE}/{name}"), directory.join(name)).unwrap();
         }
     }
-    let mut path = vec![world.cluster.binaries().directory().to_owned()];
-    path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
-    let mut shell = Command::new("bash");
-    shell
-        .args(["-euxo", "pipefail", "-c", commands])
-        .current_dir(directory)
-        .env("KUBECONFIG", world.cluster.kubeconfig())
-        .env("HOME", world.cluster.directory())
-        .env("PATH", env::join_paths(path).unwrap());
-    let output = spawn_blocking(move || shell.output()).await.unwrap().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    run_in(&world.cluster, &directory, commands).await;
 }
 
 /// A configuration of the page, with the host and the CA of this cluster's webhook, and the client certificate that the

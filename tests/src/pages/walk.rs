@@ -160,6 +160,8 @@ impl<'w> Walk<'w> {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBECACHEDIR", self.directory.join(".cache"))
             .env("HOME", self.world.cluster.directory())
+            // as for commands of the cluster: they end before garbage collection pays
+            .env("GOGC", "off")
             .env("PATH", env::join_paths(path).unwrap())
             .env("KEEPER_LOG", &self.keeper_log)
             .env("WEBHOOK_LOG", self.world.cluster.directory().join("tenure-webhook.log"))
