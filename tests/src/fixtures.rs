@@ -18,6 +18,7 @@ use kube::{
 };
 use serde_json::Value;
 use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
+use tokio::sync::OnceCell;
 
 use crate::{DEADLINE, World, policies::grant};
 
@@ -133,11 +134,15 @@ pub fn definitions(file: &str) -> Vec<CustomResourceDefinition> {
 }
 
 /// Writes the chart's definitions into a file, and returns its path. Queues of the run.ai family
-/// are served as v2, too, and converted at the Service of a release.
+/// are served as v2, too, and converted at the Service of a release. Rendered once: no cluster is
+/// asked.
 pub async fn definitions_with_v2(cluster: &Cluster) -> PathBuf {
+    static RENDERED: OnceCell<String> = OnceCell::const_new();
     let only = ["--show-only", "templates/crds.yaml", "--set", "crds.serveV2=true,crds.tensorstack=true"];
     let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE];
-    let rendered = cluster.helm(&[&template[..], &only].concat()).await.unwrap().success().unwrap();
+    let template = [&template[..], &only].concat();
+    let render = async || cluster.helm(&template).await?.success();
+    let rendered = RENDERED.get_or_try_init(render).await.unwrap();
     let file = cluster.directory().join("definitions.yaml");
     fs::write(&file, rendered).unwrap();
     file
