@@ -8,7 +8,7 @@ use tenure_tests::{
     DEADLINE, World,
     workloads::{Namespace, runai_queue},
 };
-use tokio::{process::Command, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::{Said, deployment, paused, world};
 
@@ -21,9 +21,8 @@ fn directory(world: &World) -> PathBuf {
 async fn completed(world: &World, words: &[&str]) -> String {
     let old = env::var_os("PATH").unwrap_or_default();
     let places = [directory(world)].into_iter().chain(env::split_paths(&old));
-    let mut command = Command::new(world.cluster.binaries().path("kubectl"));
-    command.args(["__complete", "tenure"]).args(words).env("PATH", env::join_paths(places).unwrap());
-    command.env("KUBECONFIG", world.cluster.kubeconfig()).env("HOME", world.cluster.directory());
+    let mut command = world.cluster.command("kubectl", &[&["__complete", "tenure"], words].concat());
+    command.env("PATH", env::join_paths(places).unwrap());
     let said = Said::of(command).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     said.stdout

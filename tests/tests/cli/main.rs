@@ -55,9 +55,8 @@ async fn tenure(cluster: &Cluster, kubeconfig: &Path, arguments: &[&str]) -> Com
     let old = env::var_os("PATH").unwrap_or_default();
     let places = plugin.parent().map(PathBuf::from).into_iter().chain(env::split_paths(&old));
     let path: OsString = env::join_paths(places).unwrap();
-    let mut command = Command::new(cluster.binaries().path("kubectl"));
-    command.arg("tenure").args(arguments).env("PATH", path).env("KUBECONFIG", kubeconfig);
-    command.env("HOME", cluster.directory()).stdin(Stdio::null()).kill_on_drop(true);
+    let mut command = cluster.command("kubectl", &[&["tenure"], arguments].concat());
+    command.env("PATH", path).env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
