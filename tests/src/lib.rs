@@ -24,6 +24,7 @@ pub mod pages;
 pub mod plugin;
 pub mod policies;
 pub mod proxy;
+pub mod queue_status;
 pub mod queues;
 pub mod scale;
 pub mod scheduling;

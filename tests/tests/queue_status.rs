@@ -1,7 +1,7 @@
 //! The keeper's part of a queue's status, beside the parts of others.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::{collections::HashSet, fs};
+use std::collections::HashSet;
 
 use kube::{
     Api,
@@ -11,15 +11,14 @@ use kube::{
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Tenure, eventually};
 use tenure_tests::{
-    DEADLINE, World, audit, fixtures,
-    keeper::{Keeper, Metrics},
-    policies::{grant, revoke},
+    DEADLINE, World, fixtures,
+    keeper::Metrics,
+    queue_status::{V3, await_counts, await_status, status, with},
     queues::read,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::OnceCell;
 
-const V3: &str = "queues.v3alpha1.scheduling.run.ai";
 const V2: &str = "queues.v2.scheduling.run.ai";
 
 async fn world() -> &'static World {
@@ -29,60 +28,12 @@ async fn world() -> &'static World {
     WORLD.get_or_try_init(start).await.unwrap()
 }
 
-/// A cluster whose keepers a test starts and ends. One test at a time has it. At first no keeper runs, and there is no queue:
-/// a test counts the writes of all queues.
-async fn own_keepers() -> MutexGuard<'static, World> {
-    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
-    let start = async || {
-        let world = World::installed("queue-status-keepers", &[]).await?;
-        world.tenure.start_webhook(&world.cluster).await?;
-        Ok::<_, anyhow::Error>(Mutex::new(world))
-    };
-    let world = WORLD.get_or_try_init(start).await.unwrap().lock().await;
-    world.tenure.stop_keeper().await.unwrap();
-    world.cluster.kubectl(&["delete", V3, "--all"]).await.unwrap().success().unwrap();
-    world
-}
-
-/// A queue of the run.ai family with some spec.
-fn with(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
-}
-
-async fn status(world: &World, name: &str) -> Value {
-    read(&world.cluster, V3, name).await["status"].take()
-}
-
-/// Waits until the status of a queue is as expected; returns it.
-async fn await_status(world: &World, name: &str, what: &str, is_right: impl Fn(&Value) -> bool) -> Value {
-    let found = async || Ok(Some(status(world, name).await).filter(&is_right));
-    eventually(&format!("the status of {name} to have {what}"), DEADLINE, found).await.unwrap()
-}
-
-/// Waits until this many workloads of a queue are running, protected and paused; returns its status.
-async fn await_counts(world: &World, name: &str, [running, protected, paused]: [u32; 3]) -> Value {
-    let counts = json!({"running": running, "protected": protected, "paused": paused, "requeueing": 0});
-    let is_so = |status: &Value| {
-        let mut workloads = status["workloads"].clone();
-        let runs = workloads.as_object_mut().and_then(|fields| fields.remove("runs"));
-        let last =
-            runs.as_ref().and_then(|runs| runs.as_array()?.last().map(|last| last["workloads"].clone()));
-        workloads == counts && last.unwrap_or_else(|| json!(0)) == counts["running"]
-    };
-    await_status(world, name, &counts.to_string(), is_so).await
-}
-
 /// Has another manager say something in the status of a queue, by a merge patch.
 async fn say(world: &World, name: &str, status: &Value) {
     let patch = json!({"status": status}).to_string();
     let (resource, manager) = (V3, "--field-manager=another");
     let patch = ["patch", resource, name, "--subresource=status", "--type=merge", manager, "--patch", &patch];
     world.cluster.kubectl(&patch).await.unwrap().success().unwrap();
-}
-
-/// The number of times that the keeper has written a queue.
-fn writes(cluster: &Cluster, name: &str) -> usize {
-    audit::of_keeper(cluster, "patch", "queues", "").iter().filter(|queue| *queue == name).count()
 }
 
 #[tokio::test]
@@ -250,95 +201,6 @@ async fn kubectl_shows_it() {
     };
     assert_eq!((column("RUNNING"), column("PAUSED"), column("REQUEUEING")), ("1", "0", "0"), "{table}");
     assert_eq!(column("NEXT-EXPIRY"), status["nextExpiry"].as_str().unwrap());
-}
-
-#[tokio::test]
-async fn nothing_is_written_twice_not_even_by_a_keeper_that_has_just_started() {
-    let world = &own_keepers().await;
-    world.tenure.start_keeper().await.unwrap();
-    let namespace = Namespace::new(world).await;
-    for (name, spec) in [
-        ("quiet", json!({"maxDuration": "1d", "preemptMinRuntime": "1h"})),
-        ("quiet-child", json!({"parentQueue": "quiet"})),
-        ("busy", json!({})),
-    ] {
-        namespace.apply(&with(name, &spec)).await;
-    }
-    namespace
-        .create(&distinct(
-            bare_pod(namespace.name(), "quiet", &in_runai_queue("quiet"), &Value::Null),
-            "quiet",
-        ))
-        .await;
-    await_counts(world, "quiet", [1, 1, 0]).await;
-    let has_child = |status: &Value| status["childQueues"] == json!(["quiet-child"]);
-    await_status(world, "quiet", "its child", has_child).await;
-    let before = (writes(&world.cluster, "quiet"), read(&world.cluster, V3, "quiet").await);
-    // the keeper looks at all when one changes
-    for (number, restart) in [(1, false), (2, true), (3, false)] {
-        if restart {
-            world.tenure.stop_keeper().await.unwrap();
-            world.tenure.start_keeper().await.unwrap();
-        }
-        let name = format!("busy-{number}");
-        let pod = bare_pod(namespace.name(), &name, &in_runai_queue("busy"), &Value::Null);
-        namespace.create(&distinct(pod, &name)).await;
-        await_counts(world, "busy", [number, 0, 0]).await;
-    }
-    let after = (writes(&world.cluster, "quiet"), read(&world.cluster, V3, "quiet").await);
-    assert_eq!(after, before);
-}
-
-#[tokio::test]
-async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_why_once() {
-    let world = &own_keepers().await;
-    let namespace = Namespace::new(world).await;
-    namespace.apply(&runai_queue("dry", "", "7s")).await;
-    let dry = Keeper::start(world, &["--dry-run"]).await;
-    namespace.create(&bare_pod(namespace.name(), "test", &in_runai_queue("dry"), &Value::Null)).await;
-    // by then it has looked more than once
-    namespace.await_events(1).await;
-    assert_eq!(writes(&world.cluster, "dry"), 0);
-    assert_eq!(status(world, "dry").await, Value::Null);
-    dry.stop().await;
-
-    let (group, resource) = ("scheduling.run.ai", "queues/status");
-    revoke(world, group, resource, &["patch"]).await;
-    namespace.apply(&with("forbidden", &json!({}))).await;
-    world.tenure.start_keeper().await.unwrap();
-    let failed = async || {
-        let failed = [("result", "Failed")];
-        let count = Metrics::of_world(world).await.count("tenure_keeper_queue_status_writes_total", &failed);
-        Ok((count > 2).then_some(()))
-    };
-    eventually("both queues to fail, and one again", DEADLINE, failed).await.unwrap();
-    assert_eq!(said(world, "Not allowed to write the status of queues"), 1);
-    grant(world, "write-statuses", group, &[resource], &["patch"]).await;
-    await_counts(world, "forbidden", [0, 0, 0]).await;
-
-    // as a definition of an earlier version has it
-    let definition = read(&world.cluster, "crd", "queues.scheduling.run.ai").await;
-    let versions = definition["spec"]["versions"].as_array().unwrap();
-    let number = versions.iter().position(|version| version["name"] == "v3alpha1").unwrap();
-    let path =
-        format!("/spec/versions/{number}/schema/openAPIV3Schema/properties/status/properties/workloads");
-    let change = async |operation: Value| {
-        let operations = json!([operation]).to_string();
-        let arguments = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &operations];
-        world.cluster.kubectl(&arguments).await.unwrap().success().unwrap();
-    };
-    change(json!({"op": "remove", "path": path})).await;
-    let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));
-    let pod = bare_pod(namespace.name(), "another", &in_runai_queue("forbidden"), &Value::Null);
-    namespace.create(&distinct(pod, "another")).await;
-    eventually("the keeper to say what is wrong", DEADLINE, lacks).await.unwrap();
-    change(json!({"op": "add", "path": path, "value": definition.pointer(&path)})).await;
-}
-
-/// The number of lines with a text in the keeper's log.
-fn said(world: &World, what: &str) -> usize {
-    let log = fs::read_to_string(world.tenure.keeper_log()).unwrap();
-    log.lines().filter(|line| line.contains(what)).count()
 }
 
 /// A cluster whose queues are KAI-Scheduler's.

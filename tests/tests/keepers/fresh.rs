@@ -1,30 +1,22 @@
 //! Acts wait for watches that may be out of date.
-#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_testbed::eventually;
 use tenure_tests::{
-    DEADLINE, World,
+    DEADLINE,
     keeper::Metrics,
     proxy::Proxy,
     workloads::{Namespace, distinct, in_queue, queue, workload},
 };
 
-const NOTHING: Value = Value::Null;
+use crate::{await_gauge, world};
 
-/// Waits until a gauge of the keeper has a value.
-async fn await_gauge(world: &World, name: &str, value: f64) {
-    let reached = async || {
-        let gauge = Metrics::of_world(world).await.gauge(name);
-        Ok(gauge.filter(|gauge| (gauge - value).abs() < f64::EPSILON).map(drop))
-    };
-    eventually(&format!("{name} to be {value}"), DEADLINE, reached).await.unwrap();
-}
+const NOTHING: Value = Value::Null;
 
 #[tokio::test]
 async fn after_a_partition_nothing_is_paused_by_a_ceiling_that_was_lengthened_meanwhile() {
-    let world = &World::installed("fresh", &["webhook.failurePolicy=Ignore"]).await.unwrap();
+    let world = &*world().await;
     let proxy = Proxy::start(world.cluster.url()).await;
     let namespace = Namespace::new(world).await;
     let deployment = |name: &str, of: &str| {
@@ -54,4 +46,6 @@ async fn after_a_partition_nothing_is_paused_by_a_ceiling_that_was_lengthened_me
         let staleness = metrics.gauge(&format!("tenure_keeper_watch_staleness_seconds{{kind=\"{kind}\"}}"));
         assert!(staleness.is_some_and(|seconds| seconds < 60.0), "{kind}: {staleness:?}");
     }
+    // the proxy ends, and the keeper's way to the API server with it
+    world.tenure.kill_keeper().await.unwrap();
 }

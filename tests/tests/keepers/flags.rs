@@ -1,11 +1,12 @@
 //! The keeper's command line, as T9k's manual has it.
-#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::process::{Command, Output};
 
-use tenure_testbed::{Cluster, RELEASE_NAMESPACE, Tenure};
+use tenure_testbed::RELEASE_NAMESPACE;
 use tenure_tests::keeper::keeper_program;
 use tokio::task::spawn_blocking;
+
+use crate::world;
 
 /// Runs the keeper to its end, without a cluster to be found.
 async fn run(arguments: &[&str]) -> Output {
@@ -103,8 +104,7 @@ async fn a_bad_configuration_file_is_refused_by_its_name() {
 
 #[tokio::test]
 async fn a_named_priority_class_must_exist_and_the_log_begins_as_in_the_manual() {
-    let cluster = Cluster::start_api_server_alone("flags").await.unwrap();
-    Tenure::install(&cluster, &[]).await.unwrap();
+    let cluster = &world().await.cluster;
     let kubeconfig = cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await.unwrap();
     let kubeconfig = kubeconfig.display().to_string();
     let missing =

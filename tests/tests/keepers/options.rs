@@ -1,5 +1,4 @@
 //! The effects of the keeper's flags and configuration file, on a real API server.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
     fs,
@@ -15,31 +14,12 @@ use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     keeper::Keeper,
-    policies::{grant, keeper_user},
+    policies::keeper_user,
     workloads::{Namespace, bare_pod, controller, distinct, in_queue, owned, pause_event, queue, workload},
 };
-use tokio::{
-    net::TcpListener,
-    sync::{Mutex, MutexGuard, OnceCell},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
-/// A cluster without a keeper. One test at a time has it: two keepers would get in each other's way.
-async fn world() -> MutexGuard<'static, World> {
-    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
-    let start = async || {
-        // the keepers have owners in their flags and files that the chart doesn't know
-        let world = World::installed("options", &["accountPolicy=Off"]).await?;
-        fixtures::install(&world, fixtures::definitions("unlisted")).await;
-        for group in ["example.com", "argoproj.io"] {
-            grant(&world, &format!("pause-{group}"), group, &["*"], &["get", "list", "watch", "patch"]).await;
-        }
-        world.tenure.start_webhook(&world.cluster).await?;
-        Ok::<_, anyhow::Error>(Mutex::new(world))
-    };
-    WORLD.get_or_try_init(start).await.unwrap().lock().await
-}
+use crate::world;
 
 async fn assert_changes(world: &World, namespace: &Namespace, expected: &[impl AsRef<str>]) {
     audit::assert_changes(&world.cluster, namespace.name(), expected).await;

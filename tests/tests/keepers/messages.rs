@@ -1,5 +1,4 @@
 //! The keeper posts messages to receivers outside of the cluster. Bad ones are in the way of nothing.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
     collections::BTreeSet,
@@ -20,27 +19,14 @@ use tenure_tests::{
     policies::Refusal,
     workloads::{Namespace, bare_pod, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+use crate::{with_keeper, world};
 
 /// A message comes after a backoff.
 const FOR_MESSAGES: Duration = Duration::from_mins(3);
 
 /// Secrets that must not be seen: the path of a URL, and a token.
 const SECRETS: [&str; 2] = ["secret-path", "secret-token"];
-
-/// Keeper and webhook. One test at a time has them.
-async fn world() -> MutexGuard<'static, World> {
-    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
-    let start = async || Ok::<_, anyhow::Error>(Mutex::new(World::running("messages").await?));
-    WORLD.get_or_try_init(start).await.unwrap().lock().await
-}
-
-/// Starts the keeper again, with these receivers.
-async fn restart(world: &World, receivers: &str) {
-    world.tenure.stop_keeper().await.unwrap();
-    fs::write(world.tenure.config_file(), format!("receivers:\n{receivers}")).unwrap();
-    world.tenure.start_keeper().await.unwrap();
-}
 
 /// Replaces the receivers of a keeper that runs, and waits until it has taken them up.
 async fn configure(world: &World, receivers: &str) {
@@ -187,7 +173,8 @@ async fn each_act_is_sent_in_both_forms_and_a_missing_file_keeps_nothing_from_st
         path("url")
     );
     // the file with the URL isn't there
-    restart(world, &receivers).await;
+    fs::write(world.tenure.config_file(), format!("receivers:\n{receivers}")).unwrap();
+    world.tenure.start_keeper().await.unwrap();
     let (paused, extended, ()) =
         tokio::join!(pause(world, &events), extension(world, &events), deactivation(world, &events));
     for posted in events.posted() {
@@ -255,7 +242,7 @@ fn reported_pods(inbox: &Inbox, namespace: &Namespace) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn receivers_that_hang_refuse_or_are_gone_make_no_pause_later_and_take_nothing_from_a_good_one() {
-    let world = &*world().await;
+    let world = &*with_keeper().await;
     let (_, calm) = lateness(world, "calm").await;
     let good = Inbox::start(InboxAnswer::Takes).await;
     let hangs = Inbox::start(InboxAnswer::Hangs).await;

@@ -1,5 +1,4 @@
 //! The configuration file changes while the programs run.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
     fs,
@@ -13,37 +12,13 @@ use tenure_testbed::{eventually, program};
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     keeper::Metrics,
-    policies::grant,
     workloads::{
         Namespace, bare_pod, controller, in_queue, owned, pause_event, queue, runai_queue, workload,
     },
 };
-use tokio::{
-    sync::{Mutex, MutexGuard, OnceCell},
-    task::spawn_blocking,
-};
+use tokio::task::spawn_blocking;
 
-/// Keeper and webhook with one configuration file. One test at a time has them.
-async fn world() -> MutexGuard<'static, World> {
-    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
-    let start = async || {
-        let values = [
-            "keeper.expiryNotice=0s",
-            "kai.configMap.namespace=default",
-            "kai.configMap.name=scheduler-config",
-            "kai.shards=true",
-            // the tests add owners to the file that the chart doesn't know
-            "accountPolicy=Off",
-        ];
-        let world = World::installed("config", &values).await?;
-        fixtures::install(&world, fixtures::definitions("unlisted")).await;
-        grant(&world, "pause-rollouts", "argoproj.io", &["*"], &["get", "list", "watch", "patch"]).await;
-        world.tenure.start_webhook(&world.cluster).await?;
-        world.tenure.start_keeper().await?;
-        Ok::<_, anyhow::Error>(Mutex::new(world))
-    };
-    WORLD.get_or_try_init(start).await.unwrap().lock().await
-}
+use crate::{with_keeper, world};
 
 /// The programs, by the names in their metrics.
 const PROGRAMS: [&str; 2] = ["webhook", "keeper"];
@@ -109,7 +84,7 @@ async fn await_notice(namespace: &Namespace, pod: &kube::core::DynamicObject) {
 
 #[tokio::test]
 async fn keeper_takes_up_a_changed_notice_and_keeps_the_last_good_one_while_the_file_is_bad() {
-    let world = &*world().await;
+    let world = &*with_keeper().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&queue("a-day", "1d")).await;
     let (led, refused) = (lease(world).await, failures(world).await);
@@ -146,7 +121,7 @@ async fn keeper_takes_up_a_changed_notice_and_keeps_the_last_good_one_while_the_
 #[tokio::test]
 async fn keeper_takes_up_changed_owners_and_the_ceilings_noted_on_them() {
     const ROW: &str = "owners:\n- {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}\n";
-    let world = &*world().await;
+    let world = &*with_keeper().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&queue("a-day", "1d")).await;
     configure(world, "", true).await;
@@ -186,7 +161,7 @@ async fn keeper_takes_up_changed_owners_and_the_ceilings_noted_on_them() {
 
 #[tokio::test]
 async fn webhook_warns_of_ceilings_below_the_configured_default_floor() {
-    let world = &*world().await;
+    let world = &*with_keeper().await;
     let warnings = async || {
         let apply = ["apply", "--dry-run=server", "-f", "-"];
         let queue = runai_queue("short", "", "5m").to_string();
@@ -249,7 +224,7 @@ async fn await_counts(world: &World, maps: u64, shards: u64, issues: u64) {
 
 #[tokio::test]
 async fn default_floors_of_kai_that_differ_are_logged_once_and_counted_until_they_do_not() {
-    let world = &*world().await;
+    let world = &*with_keeper().await;
     let log = || fs::read_to_string(world.cluster.directory().join("tenure-webhook.log")).unwrap();
     let count =
         |words: &[&str]| log().lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
@@ -300,7 +275,7 @@ async fn default_floors_of_kai_that_differ_are_logged_once_and_counted_until_the
 
 #[tokio::test]
 async fn a_file_of_kais_is_taken_up_as_tenures_floors_where_kai_takes_it_as_it_is_written() {
-    let world = &*world().await;
+    let world = &*with_keeper().await;
     configure(world, &of_kai("10m"), true).await;
     let apply = ["apply", "--dry-run=server", "-f", "-"];
     let queue = runai_queue("short", "", "5m").to_string();
