@@ -135,11 +135,11 @@ docs: ## Write docs/values.md, docs/api.md, the picture of a terminal, and the k
 
 .PHONY: page-memory
 page-memory: ## See that the page of `kubectl tenure ui` and its server take no more memory over an hour (PAGE_SECONDS=3600) of changes
-	PAGE_SECONDS="$(or $(PAGE_SECONDS),3600)" $(CARGO) test --workspace --locked --test ui -- --ignored --nocapture page_and_server
+	PAGE_SECONDS="$(or $(PAGE_SECONDS),3600)" $(CARGO) test --workspace --locked --test cli -- --ignored --nocapture page_and_server
 
 .PHONY: picture
 picture: ## Take the picture of the page in the README again, docs/ui.png, with Chromium
-	$(CARGO) test --workspace --locked --test ui -- --ignored the_picture_of_the_readme
+	$(CARGO) test --workspace --locked --test cli -- --ignored the_picture_of_the_readme
 
 .PHONY: release
 release: ## Build and publish images, chart and plugin of VERSION to REGISTRY (make release REGISTRY=registry.example.com/gpu VERSION=0.1.0)

@@ -12,6 +12,7 @@ mod requeue;
 mod rights;
 mod simulate;
 mod status;
+mod ui;
 mod users;
 
 use std::{

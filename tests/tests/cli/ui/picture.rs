@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_tests::{pages::workspace, served::Ui};
 
-use crate::{
+use super::{
     browser::Chromium,
     files::{NOW, pod, written_alone},
 };

@@ -7,7 +7,7 @@ use tenure_testbed::program;
 use tenure_tests::served::Ui;
 use tokio::process::Command;
 
-use crate::browser::Chromium;
+use super::browser::Chromium;
 
 pub const NOW: &str = "2026-01-02T03:04:05Z";
 

@@ -15,7 +15,7 @@ use tenure_tests::{
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::browser::Chromium;
+use super::browser::Chromium;
 
 /// The variable with the seconds of a run, and its default.
 const SECONDS: (&str, u64) = ("PAGE_SECONDS", 3600);

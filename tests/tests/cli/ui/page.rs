@@ -10,7 +10,8 @@ use tenure_tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{browser::Chromium, world};
+use super::browser::Chromium;
+use crate::world;
 
 #[tokio::test]
 async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
@@ -86,7 +87,7 @@ async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
 
 #[tokio::test]
 async fn ten_tabs_of_a_browser_share_one_stream_and_are_all_live() {
-    let file = crate::files::written("tabs", &[]);
+    let file = super::files::written("tabs", &[]);
     let ui = Ui::start(None, &["-f", file.to_str().unwrap()]).await;
     let Some(mut browser) = Chromium::open("tabs").await else { return };
     browser.sign_in(&ui).await;

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde_json::json;
 use tenure_tests::{DEADLINE, served::Ui};
 
-use crate::files::written;
+use super::files::written;
 
 async fn of_files(name: &str) -> Ui {
     let file = written(name, &[]);
