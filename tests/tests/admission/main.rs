@@ -1,5 +1,7 @@
-//! Queues and priority classes on a real API server with the webhook up, and priority classes while it is down.
+//! Queues and priority classes on a real API server with the webhook up, and what the API server refuses while it is down.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+mod down;
 
 use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
@@ -268,32 +270,6 @@ async fn a_class_with_a_bad_toleration_that_was_stored_can_be_labelled_and_delet
     let output = change(json!({"finalizers": []})).await;
     assert_eq!(output.stderr, warning);
     output.success().unwrap();
-}
-
-#[tokio::test]
-async fn classes_that_say_nothing_of_preemption_never_wait_for_the_webhook() {
-    let world = &World::installed_alone("admission-down", &[]).await.unwrap();
-    // deletions neither
-    world
-        .cluster
-        .kubectl(&["delete", "queues.v3alpha1.scheduling.run.ai", "--all"])
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    for (verb, annotations) in
-        [("create", json!({"a": "b"})), ("replace", json!({})), ("replace", Value::Null)]
-    {
-        let output = kubectl(world, &[verb], &class("plain", &annotations)).await;
-        assert_eq!(output.stderr, "", "{verb} {annotations}");
-        output.success().unwrap();
-    }
-    let former = "preemption-toleration.scheduling.sigs.k8s.io/toleration-seconds";
-    for key in [MINIMUM, SECONDS, former] {
-        let output = kubectl(world, &["replace"], &class("plain", &json!({key: "10000"}))).await;
-        let expected = "failed calling webhook \"priorityclasses.tenure.dev\"";
-        assert!(!output.status.success() && output.stderr.contains(expected), "{key}: {}", output.stderr);
-    }
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
 //! More time than a ceiling: asked for, granted up to what queues allow, and counted for one run of one workload.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod claims;
 mod decisions;
@@ -12,15 +11,11 @@ use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
-    DEADLINE, World,
+    DEADLINE,
     workloads::{Namespace, in_runai_queue, runai_queue, workload},
 };
-use tokio::sync::OnceCell;
 
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| World::running("extensions")).await.unwrap()
-}
+use crate::world;
 
 /// A queue with a ceiling that allows extensions.
 fn queue(name: &str, ceiling: &str, extensions: Value) -> Value {

@@ -9,7 +9,7 @@ use tenure_tests::{
     workloads::{Namespace, runai_queue},
 };
 
-use crate::{announced, await_end, await_state, decision, extension, is_waiting, job, queue, world};
+use super::{announced, await_end, await_state, decision, extension, is_waiting, job, queue, world};
 
 const ADMIN: &str = "admin";
 

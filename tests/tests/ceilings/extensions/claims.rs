@@ -4,13 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::json;
 use tenure_testbed::eventually;
-use tenure_tests::{
-    DEADLINE, World, scale,
-    tenant::Tenant,
-    workloads::{Namespace, reference},
-};
+use tenure_tests::{DEADLINE, tenant::Tenant, workloads::reference};
 
-use crate::{await_state, decision, extension, job, queue, world};
+use super::{await_state, decision, extension, job, queue, world};
 
 #[tokio::test]
 async fn a_requester_is_the_user_who_asks_and_the_status_is_of_approvers() {
@@ -135,31 +131,4 @@ async fn time_that_a_person_has_revoked_comes_back_by_approval_alone() {
     admin.delete(&first).await;
     let third = tenant.create(&extension(&job, "third", "10m")).await;
     await_state(&admin, &third, "Granted").await;
-}
-
-#[tokio::test]
-async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
-    let world = World::installed_alone("extensions-down", &[]).await.unwrap();
-    scale::namespace(&world, "asking").await;
-    let namespace = Namespace::of(&world, "asking");
-    let config = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace.name()},
-    });
-    let owner = namespace.create(&config).await;
-    let asks = |name: &str, user: &str| {
-        let mut asks = extension(&owner, name, "1h");
-        asks["spec"]["requestedBy"] = json!(user);
-        asks
-    };
-    for user in ["", "ada"] {
-        // a policy is in force a little after it was created
-        let refused = async || {
-            let refused = namespace.try_dry_run(&asks("forged", user)).await.err();
-            let words = "must be \"admin\", the user who creates";
-            Ok(refused.filter(|status| status.message.contains(words)).map(drop))
-        };
-        eventually("a forged requester to be refused", DEADLINE, refused).await.unwrap();
-    }
-    let asked = namespace.try_create(&asks("asked", "admin")).await.unwrap();
-    assert_eq!(asked.name_any(), "asked");
 }
