@@ -19,9 +19,8 @@ use tokio::sync::OnceCell;
 const ON: &[&str] = &["webhook.owners.enabled=true"];
 const OWN: &str = "tenure.dev/max-duration";
 
-/// A cluster whose webhook answers; no keeper runs.
-async fn answering(name: &str) -> World {
-    let world = Box::pin(World::installed(name, ON)).await.unwrap();
+/// Has the webhook of a cluster answer; no keeper runs.
+async fn answering(world: World) -> World {
     let kinds = ["argoproj.io", "jobset.x-k8s.io", "ray.io", "scheduling.run.ai"].map(definitions).concat();
     fixtures::install(&world, kinds).await;
     world.tenure.start_webhook(&world.cluster).await.unwrap();
@@ -30,7 +29,8 @@ async fn answering(name: &str) -> World {
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_init(|| answering("creation")).await
+    let start = async || answering(Box::pin(World::installed("creation", ON)).await.unwrap()).await;
+    WORLD.get_or_init(start).await
 }
 
 /// A Job that asks for `seconds`.
@@ -289,7 +289,8 @@ async fn asked(world: &World) -> u64 {
 
 #[tokio::test]
 async fn the_webhook_is_asked_of_new_owners_that_name_a_queue_and_of_what_owners_newly_ask_for() {
-    let world = Box::pin(answering("creation-asked")).await;
+    let world = Box::pin(World::installed_alone("creation-asked", ON)).await.unwrap();
+    let world = Box::pin(answering(world)).await;
     let namespace = Namespace::new(&world).await;
     namespace.apply(&hour("research", &json!({}))).await;
     let asking = namespace.create(&job(&namespace, "asking", "research", 7200)).await;
