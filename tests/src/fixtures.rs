@@ -96,17 +96,19 @@ impl PausableKind {
 
 /// Returns a cluster with the definitions of [`all`], and with Tenure running.
 pub async fn world(name: &str) -> Result<World> {
-    world_of(name, all(), &[]).await
+    world_of(name, all(), &[], &[]).await
 }
 
-/// Returns a cluster that has these definitions, with Tenure running. The keeper may also read
-/// kinds that the chart's role doesn't list: otherwise each of these costs a refused request.
+/// Returns a cluster that has these definitions, with Tenure running, with more values of the chart
+/// and more flags of the keepers. The keeper may also read kinds that the chart's role doesn't list:
+/// otherwise each of these costs a refused request.
 pub async fn world_of(
     name: &str,
     definitions: Vec<CustomResourceDefinition>,
+    values: &[&str],
     keeper_flags: &[&str],
 ) -> Result<World> {
-    let world = Box::pin(World::installed_with(name, &[], keeper_flags)).await?;
+    let world = Box::pin(World::installed_with(name, values, keeper_flags)).await?;
     install(&world, definitions).await;
     for group in ["example.com", "apps.kruise.io", "apps.openshift.io", "argoproj.io", "batch.volcano.sh"] {
         grant(&world, &format!("read-{group}"), group, &["*"], &["get"]).await;

@@ -26,7 +26,7 @@ async fn world() -> &'static World {
     // all tries to pause an owner take a minute
     let start = || {
         let all = fixtures::all().into_iter().chain(definitions(KUEUE)).collect();
-        fixtures::world_of("owners", all, &["--retry-after=1s"])
+        fixtures::world_of("owners", all, &[], &["--retry-after=1s"])
     };
     WORLD.get_or_try_init(start).await.unwrap()
 }
@@ -177,7 +177,7 @@ async fn editions() -> &'static World {
             let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
             spec.properties.as_mut().unwrap().remove(field).unwrap();
         }
-        fixtures::world_of("editions", all, &[])
+        fixtures::world_of("editions", all, &[], &[])
     };
     WORLD.get_or_try_init(start).await.unwrap()
 }

@@ -1,6 +1,5 @@
 //! Acts that the keeper may not do, and questions that the API server can't answer: nothing is done in their place.
 //! Once an act is possible, it is done.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::fs;
 
@@ -11,26 +10,14 @@ use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     keeper::{Metrics, await_result},
-    policies::{Refusal, grant, keeper_user, revoke},
+    policies::{Refusal, grant, keeper_user},
     workloads::{
         Namespace, bare_pod, controller, deletion_event, distinct, in_queue, owned, pause_event, queue,
         workload,
     },
 };
-use tokio::sync::OnceCell;
 
-/// A keeper without the rights to read one kind of the table and one that is a link, and to change another of the table.
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start = async || {
-        let world = fixtures::world("rights").await?;
-        revoke(&world, "kubeflow.org", "jaxjobs", &["get"]).await;
-        revoke(&world, "serving.kserve.io", "inferenceservices", &["get"]).await;
-        revoke(&world, "ray.io", "rayclusters", &["patch"]).await;
-        Ok::<_, anyhow::Error>(world)
-    };
-    WORLD.get_or_try_init(start).await.unwrap()
-}
+use crate::world;
 
 /// A test's namespace, and a queue of its own in which pods expire after a second.
 async fn scene(queue_name: &str) -> (&'static World, Namespace) {

@@ -1,5 +1,4 @@
 //! The keeper's part of a queue's status, beside the parts of others.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::collections::HashSet;
 
@@ -17,16 +16,10 @@ use tenure_tests::{
     queues::read,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
-use tokio::sync::OnceCell;
+
+use crate::world;
 
 const V2: &str = "queues.v2.scheduling.run.ai";
-
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start =
-        async || fixtures::world_of("queue-status", fixtures::definitions("scheduling.run.ai"), &[]).await;
-    WORLD.get_or_try_init(start).await.unwrap()
-}
 
 /// Has another manager say something in the status of a queue, by a merge patch.
 async fn say(world: &World, name: &str, status: &Value) {

@@ -1,5 +1,4 @@
 //! Pauses that other clients undo: enforced all the same, counted, and reported when they go on.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::time::Duration;
 
@@ -12,27 +11,8 @@ use tenure_tests::{
     plugin::plugin_prints,
     workloads::{Namespace, in_queue, in_runai_queue, queue, reference, runai_queue, workload},
 };
-use tokio::sync::OnceCell;
 
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    // pods of StatefulSets are deleted, even if their queues say otherwise; Jobs are deleted at their ceiling
-    let rows = [
-        "keeper.owners[0].group=apps",
-        "keeper.owners[0].kind=StatefulSet",
-        "keeper.owners[0].resource=statefulsets",
-        "keeper.owners[0].path=spec.replicas",
-        "keeper.owners[0].value=0",
-        "keeper.owners[0].onReversal=DeletePods",
-        "keeper.owners[1].group=batch",
-        "keeper.owners[1].kind=Job",
-        "keeper.owners[1].resource=jobs",
-        "keeper.owners[1].path=spec.suspend",
-        "keeper.owners[1].value=true",
-        "keeper.owners[1].onExpiry=Delete",
-    ];
-    WORLD.get_or_try_init(|| World::running_with("reversal", &rows, &[])).await.unwrap()
-}
+use crate::world;
 
 /// A Deployment that is paused for the first time.
 async fn paused(queue_name: &str) -> (&'static World, Namespace, DynamicObject, Value) {
