@@ -8,7 +8,6 @@ use tenure_tests::{
     DEADLINE, World,
     fixtures::{self, definitions},
     keeper::Metrics,
-    scale,
     tenant::Tenant,
     workloads::{
         Namespace, bare_pod, controller, in_queue, in_runai_queue, owned, queue, runai_queue, workload,
@@ -338,20 +337,4 @@ async fn the_webhook_is_asked_of_new_owners_that_name_a_queue_and_of_what_owners
     namespace.apply(&hour("research", &json!({"overCeiling": "Refuse"}))).await;
     world.tenure.stop_webhook().await.unwrap();
     namespace.create(&job(&namespace, "meanwhile", "research", 7200)).await;
-}
-
-#[tokio::test]
-async fn where_answers_to_owners_are_off_the_creation_of_owners_is_not_answered() {
-    let world =
-        Box::pin(World::installed_alone("creation-off", &["webhook.owners.enabled=false"])).await.unwrap();
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    scale::namespace(&world, "off").await;
-    let namespace = Namespace::of(&world, "off");
-    namespace.apply(&hour("research", &json!({"overCeiling": "Refuse"}))).await;
-    let configurations = ["get", "validatingwebhookconfigurations", "-o", "name"];
-    let configurations = world.cluster.kubectl(&configurations).await.unwrap().success().unwrap();
-    assert!(!configurations.contains("owners"), "{configurations}");
-    let long = job(&namespace, "long", "research", 7200);
-    let created = world.cluster.kubectl_with_input(&["create", "-f", "-"], &long.to_string()).await.unwrap();
-    assert_eq!((created.stderr.as_str(), created.status.success()), ("", true));
 }

@@ -11,6 +11,7 @@ use tenure_testbed::{Cluster, Output, Tenure};
 use tenure_tests::{
     World,
     queues::{Answer, Case, Verdict, ancestors, table, write},
+    workloads::{Namespace, in_runai_queue, runai_queue, workload},
 };
 use tokio::sync::OnceCell;
 
@@ -26,7 +27,8 @@ async fn start() -> anyhow::Result<World> {
     let cluster = Cluster::start_api_server_alone("admission").await?;
     let stored = class("stored", &json!({MINIMUM: "high"}));
     cluster.kubectl_with_input(&["create", "-f", "-"], &stored.to_string()).await?.success()?;
-    let tenure = Tenure::install(&cluster, &["crds.serveV2=true"]).await?;
+    let values = ["crds.serveV2=true", "webhook.owners.enabled=false"];
+    let tenure = Tenure::install(&cluster, &values).await?;
     cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
     let world = World { cluster, tenure };
     world.tenure.start_webhook(&world.cluster).await?;
@@ -314,4 +316,20 @@ async fn queues_are_printed_with_parent_priority_floors_and_ceiling() {
     assert_eq!(row[..6], ["printed", "short", "7", "1m", "2m", "3m"]);
     let all = world.cluster.kubectl(&["get", "tenure"]).await.unwrap().success().unwrap();
     assert!(all.contains("queue.scheduling.run.ai/printed"), "{all}");
+}
+
+#[tokio::test]
+async fn where_answers_to_owners_are_off_the_creation_of_owners_is_not_answered() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let mut refusing = runai_queue("refusing", "", "1h");
+    refusing["spec"]["overCeiling"] = json!("Refuse");
+    world.apply(&refusing).await;
+    let configurations = ["get", "validatingwebhookconfigurations", "-o", "name"];
+    let configurations = world.cluster.kubectl(&configurations).await.unwrap().success().unwrap();
+    assert!(!configurations.contains("owners"), "{configurations}");
+    let mut long = workload("Job", namespace.name(), "long", &in_runai_queue("refusing"), &Value::Null);
+    long["spec"]["activeDeadlineSeconds"] = json!(7200);
+    let created = kubectl(world, &["create"], &long).await;
+    assert_eq!((created.stderr.as_str(), created.status.success()), ("", true));
 }
