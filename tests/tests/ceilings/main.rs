@@ -1,8 +1,9 @@
-//! Ceilings on a real API server: the pods that they apply to, the owners that are paused, the notice
-//! before, and more time that is granted.
+//! Ceilings on a real API server: the pods that they apply to, the owners that are paused, the answers at their creation,
+//! the notice before, and more time that is granted.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod chains;
+mod creation;
 mod extensions;
 mod notice;
 mod selection;

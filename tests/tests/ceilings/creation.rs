@@ -1,36 +1,20 @@
 //! Answers to the creation of workloads that ask for a longer run than the ceiling of their queue.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tenure_testbed::{Output, eventually};
 use tenure_tests::{
-    DEADLINE, World,
-    fixtures::{self, definitions},
+    DEADLINE, World, fixtures,
     keeper::Metrics,
     tenant::Tenant,
     workloads::{
         Namespace, bare_pod, controller, in_queue, in_runai_queue, owned, queue, runai_queue, workload,
     },
 };
-use tokio::sync::OnceCell;
 
-const ON: &[&str] = &["webhook.owners.enabled=true"];
+use crate::world;
+
 const OWN: &str = "tenure.dev/max-duration";
-
-/// Has the webhook of a cluster answer; no keeper runs.
-async fn answering(world: World) -> World {
-    let kinds = ["argoproj.io", "jobset.x-k8s.io", "ray.io", "scheduling.run.ai"].map(definitions).concat();
-    fixtures::install(&world, kinds).await;
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    world
-}
-
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start = async || answering(Box::pin(World::installed("creation", ON)).await.unwrap()).await;
-    WORLD.get_or_init(start).await
-}
 
 /// A Job that asks for `seconds`.
 fn job(namespace: &Namespace, name: &str, queue: &str, seconds: i64) -> Value {
@@ -272,11 +256,11 @@ async fn the_queue_of_a_pod_group_comes_first_and_one_of_t9k_only_warns() {
     member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": path});
     assert_eq!(tried(&neighbour, &member).await.stderr, "");
 
-    admin.apply(&queue("demo", "30m")).await;
-    let mut of_t9k = workload("Job", tenant.name(), "of-t9k", &in_queue("demo"), &Value::Null);
+    admin.apply(&queue("of-t9k", "30m")).await;
+    let mut of_t9k = workload("Job", tenant.name(), "of-t9k", &in_queue("of-t9k"), &Value::Null);
     of_t9k["spec"]["activeDeadlineSeconds"] = json!(7200);
     let output = tried(&tenant, &of_t9k).await;
-    let warning = "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue demo ends a run after 30m: set at most 1800";
+    let warning = "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue of-t9k ends a run after 30m: set at most 1800";
     assert!(output.stderr.contains(warning) && output.status.success(), "{}", output.stderr);
 }
 
@@ -288,8 +272,8 @@ async fn asked(world: &World) -> u64 {
 
 #[tokio::test]
 async fn the_webhook_is_asked_of_new_owners_that_name_a_queue_and_of_what_owners_newly_ask_for() {
-    let world = Box::pin(World::installed_alone("creation-asked", ON)).await.unwrap();
-    let world = Box::pin(answering(world)).await;
+    let world = Box::pin(World::installed_alone("creation-asked", &[])).await.unwrap();
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
     let namespace = Namespace::new(&world).await;
     namespace.apply(&hour("research", &json!({}))).await;
     let asking = namespace.create(&job(&namespace, "asking", "research", 7200)).await;
