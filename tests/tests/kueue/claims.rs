@@ -5,13 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
-    World, audit, fixtures,
-    keeper::Keeper,
+    audit,
     workloads::{Namespace, distinct, in_runai_queue, workload},
 };
 
 use super::{
-    job, queue,
+    job, queue, queues,
     standin::{admitted, workload_of},
     tenure, world,
 };
@@ -151,11 +150,8 @@ async fn all_workloads_of_an_elastic_job_come_back_before_their_time_when_a_pers
 
 #[tokio::test]
 async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries() {
-    let world = Box::pin(World::installed("kueue-forged", &[])).await.unwrap();
-    fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    let keeper = Keeper::start(&world, &["--retry-after=1s"]).await;
-    let namespace = Namespace::new(&world).await;
+    let world = queues::world().await;
+    let namespace = Namespace::new(world).await;
     let job = running_job(&namespace).await;
     // no controller acts on Workloads here
     let forged = namespace.create(&workload_of("v1beta2", &job, "forged")).await;
@@ -166,7 +162,6 @@ async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries
     namespace.await_pods(&[]).await;
     let expected = ["patch workloads/forged", "patch jobs/train"];
     assert_eq!(audit::changes_of_keeper(&world.cluster, namespace.name()), expected);
-    keeper.stop().await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ mod queues;
 mod returns;
 mod standin;
 
-use anyhow::Result;
+use installed::uninstall;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -22,18 +22,33 @@ use tenure_tests::{
     plugin::plugin_prints,
     workloads::{Namespace, distinct, in_runai_queue, workload},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// A cluster with Kueue's kinds, as of today.
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| world_of("kueue", fixtures::definitions(fixtures::KUEUE))).await.unwrap()
+    let start = async || {
+        let world = Box::pin(World::installed("kueue", &[])).await?;
+        fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        anyhow::Ok(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
 }
 
-/// A cluster with Kueue's kinds as they were before `v1beta2`.
-async fn old_world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| world_of("kueue-v1beta1", of_version("v1beta1"))).await.unwrap()
+/// A cluster without Kueue's kinds, where no keeper runs at first. One test at a time has it.
+async fn without_kueue() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || {
+        let world = Box::pin(World::installed("kueue-later", &[])).await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        anyhow::Ok(Mutex::new(world))
+    };
+    let world = WORLD.get_or_try_init(start).await.unwrap().lock().await;
+    world.tenure.stop_keeper().await.unwrap();
+    uninstall(&world).await;
+    world
 }
 
 /// Kueue's definitions with one version alone.
@@ -44,14 +59,6 @@ fn of_version(name: &str) -> Vec<CustomResourceDefinition> {
         definition.spec.versions[0].storage = true;
     }
     definitions
-}
-
-async fn world_of(name: &str, definitions: Vec<CustomResourceDefinition>) -> Result<World> {
-    let world = Box::pin(World::installed(name, &[])).await?;
-    fixtures::install(&world, definitions).await;
-    world.tenure.start_webhook(&world.cluster).await?;
-    world.tenure.start_keeper().await?;
-    Ok(world)
 }
 
 /// A queue of the run.ai family with this spec.
@@ -154,5 +161,8 @@ async fn a_ceiling_is_kept_by_one_pause_the_next_job_starts_and_resume_brings_th
 
 #[tokio::test]
 async fn a_ceiling_is_kept_where_kueue_serves_v1beta1_alone() {
-    one_pause_and_no_reversal(old_world().await, "v1beta1").await;
+    let world = &*without_kueue().await;
+    fixtures::install(world, of_version("v1beta1")).await;
+    world.tenure.start_keeper().await.unwrap();
+    one_pause_and_no_reversal(world, "v1beta1").await;
 }

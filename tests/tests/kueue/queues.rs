@@ -21,10 +21,11 @@ const ROWS: &[&str] = &[
     "tenancy.requireQueue.matchLabels.team=strict",
 ];
 
-async fn world() -> &'static World {
+/// A cluster with these rows. Its keeper makes all its tries within a minute.
+pub async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let world = Box::pin(World::installed("kueue-queues", ROWS)).await?;
+        let world = Box::pin(World::installed_with("kueue-queues", ROWS, &["--retry-after=1s"])).await?;
         fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
         world.tenure.start_webhook(&world.cluster).await?;
         world.tenure.start_keeper().await?;
