@@ -27,7 +27,10 @@ use tenure_tests::{
     asker::Asker,
     scheduling::{self, Arena, Wish},
 };
-use tokio::{join, sync::OnceCell};
+use tokio::{
+    join,
+    sync::{OnceCell, RwLock},
+};
 
 /// A floor that outlasts each test.
 const LONG: &str = "1h";
@@ -91,6 +94,14 @@ async fn with_alpha_apis() -> &'static World {
 async fn down() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let install = async || Box::pin(installed("guard-down", &["guard.failurePolicy=Fail"])).await;
+    WORLD.get_or_try_init(install).await.unwrap()
+}
+
+/// A cluster whose kube-scheduler doesn't know Tenure, as where its configuration can't be changed. Its readers start the
+/// guard, and who writes it may stop the guard.
+async fn alone() -> &'static RwLock<World> {
+    static WORLD: OnceCell<RwLock<World>> = OnceCell::const_new();
+    let install = async || Box::pin(installed("guard-alone", &[])).await.map(RwLock::new);
     WORLD.get_or_try_init(install).await.unwrap()
 }
 

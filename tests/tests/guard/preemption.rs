@@ -9,22 +9,18 @@ use tenure_tests::{
     callers::Caller,
     scheduling::{Arena, Wish},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::RwLockReadGuard;
 
 use crate::{
-    LONG, World, await_held, guarded, installed, queue_for,
+    LONG, World, alone, await_held, guarded, queue_for,
     verdicts::{Webhook, await_verdict, verdicts},
 };
 
-/// A cluster whose kube-scheduler doesn't know Tenure, as where its configuration can't be changed.
-async fn guard_alone() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start = async || {
-        let world = Box::pin(installed("guard-alone", &[])).await?;
-        world.tenure.start_webhook(&world.cluster).await?;
-        Ok::<_, anyhow::Error>(world)
-    };
-    WORLD.get_or_try_init(start).await.unwrap()
+/// The cluster of [`alone`] with the guard.
+async fn guard_alone() -> RwLockReadGuard<'static, World> {
+    let world = alone().await.read().await;
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    world
 }
 
 /// A node that is full of one pod, which is safe from its own queue alone, and for long.
@@ -78,7 +74,8 @@ async fn permit_is_for_deletions_and_no_eviction_passes_by_it() {
 /// Another replica of the webhook may have been asked for the permit.
 #[tokio::test]
 async fn scheduler_may_delete_for_a_pod_that_is_nominated_to_the_node_without_a_permit() {
-    let arena = &Arena::new(guard_alone().await, 8).await;
+    let world = &*guard_alone().await;
+    let arena = &Arena::new(world, 8).await;
     let victim = safe_from_its_queue(arena).await;
     let scheduler = Asker::scheduler(arena.world).await;
     scheduler.would_delete(&victim).await.unwrap_err();
@@ -94,7 +91,8 @@ async fn scheduler_may_delete_for_a_pod_that_is_nominated_to_the_node_without_a_
 
 #[tokio::test]
 async fn pod_that_is_nominated_gets_no_victim_that_its_own_queue_protects() {
-    let arena = &Arena::new(guard_alone().await, 8).await;
+    let world = &*guard_alone().await;
+    let arena = &Arena::new(world, 8).await;
     let victim = safe_from_its_queue(arena).await;
     let queue = arena.namespace.field(&victim, "metadata.labels").await["kai.scheduler/queue"].clone();
     let preemptor = arena.pod(&preemptor("preemptor", queue.as_str().unwrap())).await;
@@ -126,7 +124,8 @@ async fn real_scheduler_preempts_what_the_extender_grants() {
 
 #[tokio::test]
 async fn real_scheduler_without_the_extender_waits_for_the_end_of_the_floor_and_asks_seldom() {
-    let arena = &Arena::new(guard_alone().await, 8).await;
+    let world = &*guard_alone().await;
+    let arena = &Arena::new(world, 8).await;
     let floor = 8;
     let queue = &queue_for(arena, &format!("{floor}s")).await;
     let victim = arena.placed(&Wish { name: "victim", cpu: 8, queue, ..Wish::default() }).await;
