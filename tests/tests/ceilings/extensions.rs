@@ -15,8 +15,6 @@ use tenure_tests::{
     workloads::{Namespace, in_runai_queue, runai_queue, workload},
 };
 
-use crate::world;
-
 /// A queue with a ceiling that allows extensions.
 fn queue(name: &str, ceiling: &str, extensions: Value) -> Value {
     let mut queue = runai_queue(name, "", ceiling);

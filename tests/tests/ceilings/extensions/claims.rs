@@ -6,7 +6,8 @@ use serde_json::json;
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, tenant::Tenant, workloads::reference};
 
-use super::{await_state, decision, extension, job, queue, world};
+use super::{await_state, decision, extension, job, queue};
+use crate::world;
 
 #[tokio::test]
 async fn a_requester_is_the_user_who_asks_and_the_status_is_of_approvers() {

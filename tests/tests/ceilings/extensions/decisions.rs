@@ -9,7 +9,8 @@ use tenure_tests::{
     workloads::{Namespace, runai_queue},
 };
 
-use super::{announced, await_end, await_state, decision, extension, is_waiting, job, queue, world};
+use super::{announced, await_end, await_state, decision, extension, is_waiting, job, queue};
+use crate::world;
 
 const ADMIN: &str = "admin";
 

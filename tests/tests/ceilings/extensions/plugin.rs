@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, plugin, workloads::Namespace};
 
-use super::{job, queue, world};
+use super::{job, queue};
+use crate::world;
 
 async fn plugin(namespace: &Namespace, arguments: &[&str]) -> (bool, String, String) {
     plugin::plugin(world().await, namespace.name(), arguments).await

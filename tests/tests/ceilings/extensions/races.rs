@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, workloads::Namespace};
 
-use super::{await_state, decision, extension, job, queue, seconds, world};
+use super::{await_state, decision, extension, job, queue, seconds};
+use crate::world;
 
 /// The ceiling of each run, and the time that it is granted beyond, in seconds.
 const CEILING: i64 = 12;

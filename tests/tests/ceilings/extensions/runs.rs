@@ -9,7 +9,8 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, controller, distinct, in_runai_queue, owned, workload},
 };
 
-use super::{await_state, extension, job, queue, seconds, world};
+use super::{await_state, extension, job, queue, seconds};
+use crate::world;
 
 /// The time of the pause in its record.
 fn paused_at(record: &Value) -> Timestamp {
