@@ -11,7 +11,7 @@ use tenure_tests::{
     DEADLINE, World, fixtures,
     queues::{self, Answer, said},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard};
 
 const STAMP: &str = "kai.scheduler/last-start-timestamp";
 const PAST: &str = "2026-01-02T03:04:05Z";
@@ -38,32 +38,35 @@ const NATIVE: &str = "scheduling.k8s.io";
 const RUNAI: &str = KINDS[0].0;
 
 /// The webhook runs, and no keeper does: all messages here are the webhook's.
-async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start = async || {
-        let world = Box::pin(installed("start-admission")).await?;
-        world.tenure.start_webhook(&world.cluster).await?;
-        eventually("the API server to ask about PodGroups", DEADLINE, async || {
-            let create = ["create", "--dry-run=server", "-f", "-"];
-            let probe = group(RUNAI, "probe", Some(FUTURE)).to_string();
-            let output = world.cluster.kubectl_with_input(&create, &probe).await?;
-            Ok(output.stderr.contains("Warning: ").then_some(()))
-        })
-        .await?;
-        Ok::<_, anyhow::Error>(world)
-    };
-    WORLD.get_or_try_init(start).await.unwrap()
+async fn world() -> RwLockReadGuard<'static, World> {
+    let world = installed().await.read().await;
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    world
 }
 
-async fn installed(name: &str) -> anyhow::Result<World> {
+/// The cluster of all tests. Who writes it may stop the webhook.
+async fn installed() -> &'static RwLock<World> {
+    static WORLD: OnceCell<RwLock<World>> = OnceCell::const_new();
+    WORLD.get_or_try_init(async || Box::pin(start()).await.map(RwLock::new)).await.unwrap()
+}
+
+async fn start() -> anyhow::Result<World> {
     let flags =
         [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1beta1=true")];
-    let cluster = Cluster::start_api_server_with_flags(name, &flags).await?;
+    let cluster = Cluster::start_api_server_with_flags("start-admission", &flags).await?;
     let trusted = format!("startTime.trustedWriters[0]={SCHEDULER}");
     let world = World::installed_on(cluster, &[&trusted], &[]).await?;
     for (group, _) in KINDS.into_iter().filter(|(group, _)| *group != NATIVE) {
         fixtures::install(&world, fixtures::definitions(group)).await;
     }
+    world.tenure.start_webhook(&world.cluster).await?;
+    eventually("the API server to ask about PodGroups", DEADLINE, async || {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let probe = group(RUNAI, "probe", Some(FUTURE)).to_string();
+        let output = world.cluster.kubectl_with_input(&create, &probe).await?;
+        Ok(output.stderr.contains("Warning: ").then_some(()))
+    })
+    .await?;
     Ok(world)
 }
 
@@ -163,7 +166,7 @@ fn assert_now(stamp: Option<String>) {
 
 #[tokio::test]
 async fn a_tenant_creates_no_stamp() {
-    let world = world().await;
+    let world = &*world().await;
     for (kind, _) in KINDS {
         for (number, user) in [TENANT, PODGROUPER].into_iter().enumerate() {
             for (text, of) in [(FUTURE, "future"), (PAST, "past"), ("soon", "garbage")] {
@@ -179,7 +182,7 @@ async fn a_tenant_creates_no_stamp() {
 
 #[tokio::test]
 async fn what_a_tenant_changes_or_removes_is_put_back() {
-    let world = world().await;
+    let world = &*world().await;
     for (kind, _) in KINDS {
         stamped(world, kind, "changed").await;
         for changed in [FUTURE, OTHER, "soon"] {
@@ -214,7 +217,7 @@ async fn what_a_tenant_changes_or_removes_is_put_back() {
 
 #[tokio::test]
 async fn a_write_of_an_older_state_is_refused_and_counts_as_no_reverted_start_time() {
-    let world = world().await;
+    let world = &*world().await;
     stamped(world, RUNAI, "stale").await;
     let output = world.cluster.kubectl(&["get", &resource(RUNAI), "stale", "-o", "json"]).await.unwrap();
     let mut stale: Value = serde_json::from_str(&output.success().unwrap()).unwrap();
@@ -239,7 +242,7 @@ async fn a_write_of_an_older_state_is_refused_and_counts_as_no_reverted_start_ti
 
 #[tokio::test]
 async fn the_stamp_of_a_trusted_writer_stands() {
-    let world = world().await;
+    let world = &*world().await;
     for (kind, _) in KINDS {
         stamped(world, kind, "trusted").await;
         for (user, stamp_text) in [(SCHEDULER, OTHER), (KEEPER, PAST)] {
@@ -253,7 +256,7 @@ async fn the_stamp_of_a_trusted_writer_stands() {
 
 #[tokio::test]
 async fn no_writer_may_set_a_start_in_the_future_or_one_that_cannot_be_read() {
-    let world = world().await;
+    let world = &*world().await;
     for (kind, _) in KINDS {
         let output = create(world, SCHEDULER, &group(kind, "future", Some(FUTURE))).await;
         warned(output, &format!("\"{FUTURE}\" was set back to \"2"));
@@ -266,7 +269,7 @@ async fn no_writer_may_set_a_start_in_the_future_or_one_that_cannot_be_read() {
 
 #[tokio::test]
 async fn a_dry_run_reports_the_same_and_changes_nothing() {
-    let world = world().await;
+    let world = &*world().await;
     let dry = "--dry-run=server";
     let (kind, name) = (RUNAI, "dry");
     let output =
@@ -288,7 +291,7 @@ async fn a_dry_run_reports_the_same_and_changes_nothing() {
 
 #[tokio::test]
 async fn what_its_status_shows_as_started_is_stamped_when_it_is_written() {
-    let world = world().await;
+    let world = &*world().await;
     let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": PAST});
     for (kind, status, since) in [
         (RUNAI, json!({"resourcesStatus": {"allocated": {"cpu": "1"}}}), None),
@@ -334,7 +337,7 @@ async fn what_its_status_shows_as_started_is_stamped_when_it_is_written() {
 
 #[tokio::test]
 async fn a_group_that_goes_is_let_go_and_its_stamp_is_safe_until_then() {
-    let world = world().await;
+    let world = &*world().await;
     let name = "going";
     for (kind, _) in KINDS {
         let mut finalized = group(kind, name, Some(PAST));
@@ -353,7 +356,7 @@ async fn a_group_that_goes_is_let_go_and_its_stamp_is_safe_until_then() {
 
 #[tokio::test]
 async fn nothing_passes_unseen_behind_a_status_too_large_to_read() {
-    let world = world().await;
+    let world = &*world().await;
     // less than the API server's limit, and six times as large when it passes that on
     let padding = "<".repeat(1_400_000);
     for (kind, _) in KINDS {
@@ -380,7 +383,7 @@ async fn nothing_passes_unseen_behind_a_status_too_large_to_read() {
 
 #[tokio::test]
 async fn who_is_trusted_can_be_changed_while_the_webhook_runs() {
-    let world = world().await;
+    let world = &*world().await;
     let (kind, name, writer) = (RUNAI, "writers", "system:serviceaccount:a:scheduler");
     warned(create(world, writer, &group(kind, name, Some(PAST))).await, &format!("\"{PAST}\" was dropped"));
     let file = world.tenure.config_file();
@@ -401,7 +404,8 @@ async fn who_is_trusted_can_be_changed_while_the_webhook_runs() {
 
 #[tokio::test]
 async fn no_pod_group_waits_for_a_webhook_that_is_down() {
-    let world = &Box::pin(installed("start-admission-down")).await.unwrap();
+    let world = &*installed().await.write().await;
+    world.tenure.stop_webhook().await.unwrap();
     for (kind, _) in KINDS {
         silent(create(world, TENANT, &group(kind, "a", Some(FUTURE))).await);
         silent(annotate(world, TENANT, kind, "a", &format!("{STAMP}={PAST}")).await);
