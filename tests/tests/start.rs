@@ -43,9 +43,12 @@ async fn own_keepers() -> MutexGuard<'static, World> {
     world
 }
 
-/// An API server that knows `PodGroup`s. The tests schedule their pods.
+/// An API server that knows `PodGroup`s, those of Kubernetes itself too. The tests schedule their pods.
 async fn without_keeper(name: &str) -> World {
-    let world = World::installed_alone(name, VALUES).await.unwrap();
+    let flags =
+        [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1beta1=true")];
+    let cluster = Cluster::start_api_server_with_flags(name, &flags).await.unwrap();
+    let world = World::installed_on(cluster, VALUES, &[]).await.unwrap();
     for group in
         ["scheduling.run.ai", "scheduler.tensorstack.dev", "scheduling.x-k8s.io", "scheduling.volcano.sh"]
     {
@@ -345,14 +348,9 @@ async fn a_dry_run_stamps_nothing_and_says_so() {
 
 #[tokio::test]
 async fn groups_of_kubernetes_itself_are_stamped_where_they_are_served() {
-    let flags = [("feature-gates", "GenericWorkload=true"), ("runtime-config", NATIVE_API)];
-    let cluster = Cluster::start_api_server_with_flags("start-native", &flags).await.unwrap();
-    let world = &World::installed_on(cluster, VALUES, &[]).await.unwrap();
-    world.tenure.start_keeper().await.unwrap();
+    let world = world().await;
     let gang = Gang::new(world, NATIVE, json!({"schedulingPolicy": {"gang": {"minCount": 2}}})).await;
     let (_, at) = gang.run(&["a", "b"]).await;
     gang.await_stamp(at).await;
     audit::assert_changes(&world.cluster, gang.namespace.name(), &["patch podgroups/gang"]).await;
 }
-
-const NATIVE_API: &str = "scheduling.k8s.io/v1beta1=true";
