@@ -1,7 +1,6 @@
 //! What users write into requests that they may write, and what follows.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt;
 use serde_json::json;
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, tenant::Tenant, workloads::reference};
