@@ -42,7 +42,8 @@ impl Grants {
         self.decisions.is_empty()
     }
 
-    /// Adds or updates an extension. Returns the workloads about which decisions have changed.
+    /// Adds or updates an extension. One that is being deleted is forgotten. Returns the workloads
+    /// about which decisions have changed.
     pub fn apply(&mut self, extension: &Extension) -> Vec<Uid> {
         let Some(uid) = extension.metadata.uid.as_deref().map(Uid::of) else { return Vec::new() };
         let decided = decided(uid, extension);
@@ -95,8 +96,11 @@ impl Grants {
 }
 
 /// Returns the decision about an extension. None: the extension is neither granted nor denied by a
-/// person.
+/// person, or it is being deleted, which a tenant's finalizer may prolong.
 fn decided(uid: Uid, extension: &Extension) -> Option<(DecisionKey, TimeDecision)> {
+    if extension.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
     let asked = extension.metadata.creation_timestamp.as_ref()?.0;
     let namespace = extension.metadata.namespace.as_deref().unwrap_or_default().into();
     let granted = if extension.is_denied_by_person() { None } else { Some(extension.granted()?.to_signed()) };

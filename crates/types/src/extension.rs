@@ -199,8 +199,16 @@ impl TolerantObject for Extension {}
 /// Returns the extension without the metadata that no decision needs, whose size is the user's
 /// choice.
 pub fn slim(extension: Extension) -> Extension {
-    let ObjectMeta { name, namespace, uid, resource_version, generation, creation_timestamp, .. } =
-        extension.metadata;
+    let ObjectMeta {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        generation,
+        creation_timestamp,
+        deletion_timestamp,
+        ..
+    } = extension.metadata;
     let metadata = ObjectMeta {
         name,
         namespace,
@@ -208,6 +216,7 @@ pub fn slim(extension: Extension) -> Extension {
         resource_version,
         generation,
         creation_timestamp,
+        deletion_timestamp,
         ..ObjectMeta::default()
     };
     Extension { metadata, ..extension }
@@ -281,7 +290,7 @@ mod tests {
         let mut small = extension(&json!({"state": "Pending"}));
         small.metadata = serde_json::from_value(json!({
             "name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": 1,
-            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": "2026-01-02T03:04:06Z",
         }))
         .unwrap();
         let mut large = small.clone();

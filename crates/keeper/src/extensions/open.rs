@@ -95,10 +95,12 @@ impl OpenState {
 }
 
 impl OpenExtensions {
-    /// Adds or replaces an extension. An extension whose time is used is forgotten.
+    /// Adds or replaces an extension. An extension whose time is used, or that is being deleted, is
+    /// forgotten.
     fn apply(&self, extension: Extension) {
         // the event about its use was written before this status
-        if extension.state() == ExtensionState::Used {
+        let is_used = extension.state() == ExtensionState::Used;
+        if is_used || extension.metadata.deletion_timestamp.is_some() {
             self.forget(uid(&extension));
             return;
         }

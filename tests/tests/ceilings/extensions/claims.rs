@@ -132,3 +132,63 @@ async fn time_that_a_person_has_revoked_comes_back_by_approval_alone() {
     let third = tenant.create(&extension(&job, "third", "10m")).await;
     await_state(&admin, &third, "Granted").await;
 }
+
+/// Otherwise a user would delete the Extension in advance, and a denial would go with it once the
+/// finalizer is removed.
+#[tokio::test]
+async fn an_extension_that_is_being_deleted_is_not_decided_about_and_gives_no_time() {
+    let world = world().await;
+    let tenant = Tenant::new(world).await;
+    let admin = tenant.as_admin();
+    admin.apply(&queue("withdrawn", "1h", json!({"autoApprove": "30m", "maxTotal": "4h"}))).await;
+    let job = tenant.create(&job(&tenant, "train", "withdrawn")).await;
+    admin.await_running(1).await;
+    let mut held = Vec::new();
+    for (name, duration, state) in [("less", "30m", "Granted"), ("more", "1h", "Pending")] {
+        let mut asked = extension(&job, name, duration);
+        asked["metadata"]["finalizers"] = json!(["example.com/held"]);
+        let asked = tenant.create(&asked).await;
+        await_state(&admin, &asked, state).await;
+        let delete = ["delete", "extensions.tenure.dev", name, "--wait=false"];
+        tenant.kubectl(&delete, "").await.success().unwrap();
+        held.push(asked);
+    }
+    for (asked, state) in held.iter().flat_map(|asked| [(asked, "Granted"), (asked, "Denied")]) {
+        let refused = admin.try_patch_subresource(asked, "status", &decision("admin", state, "10m")).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.message.contains("the Extension is being deleted"), "{refused:?}");
+    }
+    // the time of the first was given back: the queue allows as much again
+    let again = tenant.create(&extension(&job, "again", "30m")).await;
+    await_state(&admin, &again, "Granted").await;
+    for asked in &held {
+        tenant.patch(asked, &json!({"metadata": {"finalizers": null}})).await;
+    }
+}
+
+#[tokio::test]
+async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
+    let world = World::installed_alone("extensions-down", &[]).await.unwrap();
+    scale::namespace(&world, "asking").await;
+    let namespace = Namespace::of(&world, "asking");
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace.name()},
+    });
+    let owner = namespace.create(&config).await;
+    let asks = |name: &str, user: &str| {
+        let mut asks = extension(&owner, name, "1h");
+        asks["spec"]["requestedBy"] = json!(user);
+        asks
+    };
+    for user in ["", "ada"] {
+        // a policy is in force a little after it was created
+        let refused = async || {
+            let create = ["create", "--dry-run=server", "-f", "-"];
+            let output = world.cluster.kubectl_with_input(&create, &asks("forged", user).to_string()).await?;
+            Ok(output.stderr.contains("must be \"admin\", the user who creates").then_some(()))
+        };
+        eventually("a forged requester to be refused", DEADLINE, refused).await.unwrap();
+    }
+    let asked = namespace.try_create(&asks("asked", "admin")).await.unwrap();
+    assert_eq!(asked.name_any(), "asked");
+}

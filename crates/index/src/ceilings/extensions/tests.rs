@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 use tenure_policy::{extension::RequestedRun, judge::RunState};
 use tenure_types::{
-    extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec,
+    extension::{Extension, slim},
+    podgroup::PodGroupKind,
+    projection,
+    runai::v3alpha1::QueueSpec,
     tensorstack::v1beta1,
 };
 
@@ -88,6 +91,23 @@ fn a_grant_is_of_one_workload_of_its_namespace() {
     assert_eq!(end(&mut index, &owned), ceiling, "its owner is the workload");
     index.apply_extension(&extension("alone", "ns", "b", "Granted"));
     assert_eq!(end(&mut index, &alone), ceiling + SignedDuration::from_mins(30));
+}
+
+/// A tenant's finalizer holds an extension in deletion for as long as the tenant likes.
+#[test]
+fn an_extension_that_is_being_deleted_gives_no_time() {
+    let mut index = index(&json!({"maxTotal": "2h"}));
+    let pod = pod("a", Some("job"), "2026-01-01T00:00:00Z");
+    index.apply_pod(&pod);
+    let mut granted = extension("e", "ns", "job", "Granted");
+    index.apply_extension(&granted);
+    assert_eq!(end(&mut index, &pod), at("2026-01-01T01:30:00Z"));
+    granted.metadata.deletion_timestamp = granted.metadata.creation_timestamp.clone();
+    let granted = slim(granted);
+    index.apply_extension(&granted);
+    assert_eq!(end(&mut index, &pod), at("2026-01-01T01:00:00Z"));
+    let listed = state(&mut index, &pod, &[granted]);
+    assert_eq!(listed.granted_end, Some(at("2026-01-01T01:00:00Z")));
 }
 
 #[test]

@@ -81,6 +81,19 @@ async fn one_that_is_closed_or_gone_is_not_checked_again() {
     assert!(open.opened.lock().by_namespace.is_empty());
 }
 
+/// A tenant's finalizer holds an extension in deletion for as long as the tenant likes.
+#[tokio::test]
+async fn one_that_is_being_deleted_is_not_checked() {
+    let open = with([pending("a", 0), pending("a", 1)]);
+    let mut going = pending("a", 0);
+    going.metadata.resource_version = Some("2".into());
+    going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
+    open.apply(slim(going));
+    let checked: Vec<_> = std::iter::from_fn(|| open.queue.take()).collect();
+    let names: Vec<_> = checked.iter().map(|lease| lease.work.0.metadata.name.as_deref()).collect();
+    assert_eq!((names, open.pending()), (vec![Some("1")], 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_keeper_that_leads_again_checks_all() {
     let open = with([extension("a", 0, "train", &json!({"state": "Granted"})), pending("a", 1)]);
