@@ -15,6 +15,10 @@ use tenure_types::{
 
 use crate::{naming::command, reason::EventReason};
 
+/// The most extensions of a run below queues that set no number. More than well-meant runs need: the
+/// end of each pod is computed from all extensions of its run, and a user may ask for many short ones.
+pub const MOST_EXTENSIONS: u32 = 100;
+
 /// The extensions that a run may get. The default allows none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
@@ -22,7 +26,7 @@ pub struct Allowance {
     pub auto_approve: ExtendedDuration,
     /// The longest total of a run's extensions.
     pub max_total: ExtendedDuration,
-    /// The most extensions of a run. None: any number.
+    /// The most extensions of a run. None: [`MOST_EXTENSIONS`].
     pub max_count: Option<u32>,
 }
 
@@ -100,7 +104,7 @@ impl GoingRun {
             },
             in_all: left(max_total.to_signed()),
         };
-        let may_ask = self.has_ceiling && max_count.is_none_or(|most| self.count < most);
+        let may_ask = self.has_ceiling && self.count < max_count.unwrap_or(MOST_EXTENSIONS);
         Some(more).filter(|more| may_ask && more.in_all.is_positive())
     }
 }
@@ -153,7 +157,8 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> ExtensionDecision
         );
         return ExtensionDecision::Deny(why);
     }
-    if let Some(most) = max_count.filter(|most| count >= most) {
+    let most = max_count.unwrap_or(MOST_EXTENSIONS);
+    if *count >= most {
         return ExtensionDecision::Deny(format!(
             "Its run has had {count} extensions, of at most {most} (maxCount)"
         ));

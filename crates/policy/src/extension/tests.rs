@@ -119,6 +119,17 @@ fn what_can_never_be_granted_is_denied_with_what_would_be_right() {
 }
 
 #[test]
+fn without_a_number_a_run_gets_a_hundred_extensions() {
+    let of = |count| going(allowance(2, 8, None), count, 1);
+    assert_eq!(decided("1ns", &of(99)), ExtensionDecision::Grant(SignedDuration::from_nanos(1)));
+    let denied = decided("1ns", &of(100));
+    assert_eq!(denial(&denied), "Its run has had 100 extensions, of at most 100 (maxCount)");
+    let RequestedRun::Going(run) = of(100) else { unreachable!() };
+    assert_eq!(run.more(), None);
+    assert!(matches!(decided("1s", &going(allowance(2, 8, Some(101)), 100, 1)), ExtensionDecision::Grant(_)));
+}
+
+#[test]
 fn a_request_or_a_grant_ends_with_the_run_that_it_is_for() {
     let of = |state: &str, run: &RequestedRun| {
         decide(&extension("1h", &json!({"state": state, "granted": "1h"})), run)
