@@ -146,12 +146,12 @@ impl Deadlines {
             self.pods.insert(uid, Box::new(pod));
             return true;
         };
-        let before = known.controller;
+        let (before, was_claimed) = (known.controller, known.claims_exemption);
         let stays = known.update(pod, interner);
         let after = known.controller;
         self.by_controller.replace(uid, before.map(|of| of.uid), after.map(|of| of.uid));
-        // another kind with the same uid is another owner
-        if before != after {
+        // another kind with the same uid is another owner, and no exemption outlives its claim
+        if before != after || was_claimed != known.claims_exemption {
             known.revive();
         }
         if !stays {

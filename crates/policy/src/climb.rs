@@ -14,7 +14,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use tenure_types::projection::Pod;
 
-use crate::{expiry::exemption_by, kueue, naming::group_of, owner_table::OwnerTable};
+use crate::{
+    expiry::{claimed, exemption_by},
+    kueue,
+    naming::group_of,
+    owner_table::OwnerTable,
+};
 
 /// The cluster's answer about an owner. A timeout or a server error is no answer: the caller asks
 /// again before it decides.
@@ -245,9 +250,11 @@ fn exempts(owner: &OwnerReference) -> bool {
 }
 
 /// Returns the controller from which a pod's climb starts. A node controls only its static pods,
-/// whose mirrors show that. None: the pod has no such controller.
+/// whose mirrors show that, and an exemption takes a [claim](claimed). None: the pod has no such
+/// controller.
 pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
-    pod.controller().filter(|owner| !is(owner, NODE) || pod.is_mirror())
+    let needs_claim = |owner: &OwnerReference| is(owner, NODE) || exempts(owner);
+    pod.controller().filter(|owner| claimed(pod).is_some() || !needs_claim(owner))
 }
 
 /// True if a controller of this kind could own `below`, an owner. `below` None: a pod. A Workload
@@ -523,6 +530,16 @@ mod tests {
         };
         assert!(controller(&pod(json!({"kubernetes.io/config.mirror": "x"}))).is_some());
         assert!(controller(&pod(json!(null))).is_none());
+    }
+
+    #[test]
+    fn a_daemon_set_controls_no_pod_that_names_another_owner() {
+        let owners =
+            [owner("apps/v1", "DaemonSet"), OwnerReference { controller: None, ..owner("v1", "Thing") }];
+        let pod = |owners: &[OwnerReference]| {
+            serde_json::from_value::<Pod>(json!({"metadata": {"ownerReferences": owners}})).unwrap()
+        };
+        assert!(controller(&pod(&owners[..1])).is_some() && controller(&pod(&owners)).is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::{ExtendedDuration, Grammar, projection::Pod};
 
-use crate::{naming::group_of, start::second_down};
+use crate::{naming::could_exist, start::second_down};
 
 pub use crate::family::{Family, FamilyRow, PerFamily};
 
@@ -91,19 +91,26 @@ pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
 }
 
 /// Returns the exemption that a pod claims by its controller reference. The exemption holds only if
-/// that owner exists, because any tenant may write an owner reference. None: the pod claims none.
+/// that owner exists, because any tenant may write an owner reference. None: the pod claims none, or
+/// names a further owner. If the garbage collector can't look one of its owners up, it keeps the pod
+/// when the controller is deleted.
 pub fn claimed(pod: &Pod) -> Option<Exemption> {
-    exemption_by(pod.controller()?).filter(|of| *of != Exemption::StaticPod || pod.is_mirror())
+    let controller = pod.controller()?;
+    let is_only = pod.metadata.owner_references.as_ref().is_some_and(|all| all.len() == 1);
+    let exemption = exemption_by(controller).filter(|_| is_only)?;
+    (exemption != Exemption::StaticPod || pod.is_mirror()).then_some(exemption)
 }
 
 /// Returns the exemption that a controller gives its pods if it exists. A node exempts only mirrors
-/// of static pods. None: the pods of this kind aren't exempt.
+/// of static pods. None: the pods of this kind aren't exempt, or the garbage collector can't look the
+/// controller up by this version or name.
 pub fn exemption_by(controller: &OwnerReference) -> Option<Exemption> {
-    match (group_of(&controller.api_version), controller.kind.as_str()) {
-        ("apps", "DaemonSet") => Some(Exemption::DaemonSet),
-        ("", "Node") => Some(Exemption::StaticPod),
-        _ => None,
-    }
+    let exemption = match (controller.api_version.as_str(), controller.kind.as_str()) {
+        ("apps/v1", "DaemonSet") => Exemption::DaemonSet,
+        ("v1", "Node") => Exemption::StaticPod,
+        _ => return None,
+    };
+    could_exist(controller).then_some(exemption)
 }
 
 /// The two clocks that a ceiling can run by.
@@ -283,6 +290,26 @@ mod tests {
             claimed(&serde_json::from_value(json!({"metadata": {"annotations": mirror()}})).unwrap()),
             None
         );
+    }
+
+    /// Otherwise the pod would be exempt for good once the owner is deleted.
+    #[test]
+    fn an_owner_exempts_no_pod_that_the_garbage_collector_would_keep_without_it() {
+        let owner = |version: &str, name: &str, controller: bool| {
+            json!({
+                "apiVersion": version, "kind": "DaemonSet", "name": name, "uid": "u",
+                "controller": controller,
+            })
+        };
+        let claimed = |owners: Value| {
+            claimed(&serde_json::from_value(json!({"metadata": {"ownerReferences": owners}})).unwrap())
+        };
+        let controller = owner("apps/v1", "n", true);
+        assert_eq!(claimed(json!([controller])), Some(Exemption::DaemonSet));
+        for (version, name) in [("apps/v9", "n"), ("apps/v1", "no/name"), ("apps/v1", "..")] {
+            assert_eq!(claimed(json!([owner(version, name, true)])), None, "{version} {name}");
+        }
+        assert_eq!(claimed(json!([controller, owner("example.com/v1", "n", false)])), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use tenure_policy::climb;
 use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::text::{RunArgs, key, pod_name};
@@ -60,7 +61,7 @@ impl PodArgs {
 pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<PodExplanation> {
     let pod = snapshot.pod(key)?.clone();
     snapshot.warn_of_missing_group(&pod);
-    let action = snapshot.climb(&key.0, pod.controller()).await?;
+    let action = snapshot.climb(&key.0, climb::controller(&pod)).await?;
     let workload = snapshot.workload(&pod, &action).await?;
     let standing = snapshot.index.standing(&pod);
     let ending = standing.as_ref().and_then(|of| {

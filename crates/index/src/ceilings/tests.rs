@@ -204,6 +204,26 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     }
 }
 
+/// The garbage collector can't look all owners of such a pod up, and keeps the pod without its `DaemonSet`.
+#[test]
+fn a_pod_that_loses_its_claim_to_an_exemption_is_judged_again() {
+    let owner = |version: &str, name: &str| json!({"apiVersion": version, "kind": "DaemonSet", "name": name, "uid": "d", "controller": true});
+    let owned_by = |owners: &Value| pod("a", &json!({"metadata": {"ownerReferences": owners}}));
+    let other = json!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"});
+    let real = || owner("apps/v1", "d");
+    for owners in
+        [json!([owner("apps/v9", "d")]), json!([owner("apps/v1", "no/name")]), json!([real(), other])]
+    {
+        let mut index = index();
+        tensorstack(&mut index, "10s");
+        index.apply_pod(&owned_by(&json!([real()])));
+        let group = index.next_batch(at(20)).unwrap();
+        index.record_outcome(&group, BatchCoverage::First, ActionOutcome::Final, at(20));
+        index.apply_pod(&owned_by(&owners));
+        assert!(index.next_batch(at(21)).is_some(), "{owners}");
+    }
+}
+
 #[test]
 fn a_pod_that_ends_is_no_longer_due() {
     let mut index = index();
