@@ -117,7 +117,7 @@ impl Cluster {
         let etcd_process = etcd.start().await?;
         let (api_server, url) = plan.api_server(etcd_port, &more)?;
         let api_server_process = api_server.start().await?;
-        let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
+        let kubeconfig = credentials.token_kubeconfig(&url, "admin")?;
         let config = read(&kubeconfig).await?;
         let (mut controllers, mut scheduler) = (Vec::new(), None);
         if with_controllers {

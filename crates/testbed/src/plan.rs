@@ -65,11 +65,12 @@ impl ServerPlan<'_> {
             flag("authorization-mode", "RBAC"),
             flag("allow-privileged", "true"),
             flag("client-ca-file", self.credentials.file("ca.crt")),
+            flag("token-auth-file", self.credentials.file("tokens.csv")),
             flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
             flag("service-account-key-file", self.credentials.file("service-accounts.pub")),
             flag("service-account-signing-key-file", self.credentials.file("service-accounts.key")),
             // without a front proxy the other servers log an error every few seconds
-            flag("requestheader-client-ca-file", self.credentials.file("ca.crt")),
+            flag("requestheader-client-ca-file", self.credentials.file("front-proxy.crt")),
             flag("requestheader-allowed-names", "front-proxy-client"),
             flag("requestheader-username-headers", "X-Remote-User"),
             flag("requestheader-group-headers", "X-Remote-Group"),
@@ -88,7 +89,7 @@ impl ServerPlan<'_> {
     pub(crate) fn controller_manager(&self, url: &str) -> Result<ServerProcess> {
         let port = free_port()?;
         let user = "system:kube-controller-manager";
-        let kubeconfig = self.credentials.certificate_kubeconfig(url, user, None)?;
+        let kubeconfig = self.credentials.token_kubeconfig(url, user)?;
         let mut flags = self.serving(port);
         flags.extend([
             flag("kubeconfig", &kubeconfig),
@@ -113,7 +114,7 @@ impl ServerPlan<'_> {
     /// Returns kube-scheduler, and the file of its configuration.
     pub(crate) fn scheduler(&self, url: &str) -> Result<(ServerProcess, PathBuf)> {
         let port = free_port()?;
-        let kubeconfig = self.credentials.certificate_kubeconfig(url, "system:kube-scheduler", None)?;
+        let kubeconfig = self.credentials.token_kubeconfig(url, "system:kube-scheduler")?;
         let profiles = SCHEDULERS.map(|name| json!({"schedulerName": name}));
         let config = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -139,7 +140,7 @@ impl ServerPlan<'_> {
     pub(crate) fn kwok(&self, url: &str) -> Result<ServerProcess> {
         let stages = self.directory.join("kwok-stages.yaml");
         put(&stages, STAGES)?;
-        let kubeconfig = self.credentials.certificate_kubeconfig(url, "kwok", Some("system:masters"))?;
+        let kubeconfig = self.credentials.token_kubeconfig(url, "kwok")?;
         let flags = vec![
             flag("kubeconfig", kubeconfig),
             flag("config", stages),
