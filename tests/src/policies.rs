@@ -118,8 +118,8 @@ pub async fn grant(world: &World, name: &str, group: &str, resources: &[&str], v
 
 /// Takes verbs on a resource from the keeper's role.
 pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) {
-    let roles: Api<ClusterRole> = Api::all(world.cluster.client().unwrap());
-    let mut role = json!(roles.get("tenure-keeper").await.unwrap());
+    let api: Api<ClusterRole> = Api::all(world.cluster.client().unwrap());
+    let mut role = json!(api.get("tenure-keeper").await.unwrap());
     let rules = role["rules"].as_array_mut().unwrap();
     let contains = |list: &Value, text: &str| list.as_array().unwrap().iter().any(|item| item == text);
     let without = |list: &Value, texts: &[&str]| {
@@ -137,7 +137,7 @@ pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) 
     rules.push(alone);
     rules.retain(|rule| rule["resources"] != json!([]) && rule["verbs"] != json!([]));
     let role = serde_json::from_value(role).unwrap();
-    roles.replace("tenure-keeper", &PostParams::default(), &role).await.unwrap();
+    api.replace("tenure-keeper", &PostParams::default(), &role).await.unwrap();
     await_right(world, verbs.first().expect("a verb"), group, resource, false).await;
 }
 

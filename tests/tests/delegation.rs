@@ -559,8 +559,8 @@ async fn delegate_sets_changes_and_removes_no_owner_of_a_queue() {
         let mut new = queue(&part.other("new"), &below(&part.top));
         new["apiVersion"] = json!(format!("scheduling.run.ai/{version}"));
         new["metadata"]["ownerReferences"] = gone.clone();
-        let refused = queues::write(&part.client().await, &new).await;
-        assert_refused(&refused, "metadata.ownerReferences: Forbidden");
+        let answer = queues::write(&part.client().await, &new).await;
+        assert_refused(&answer, "metadata.ownerReferences: Forbidden");
     };
     in_both(async |world| {
         let part = &Part::new(world).await;

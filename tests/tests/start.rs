@@ -31,7 +31,8 @@ async fn world() -> &'static World {
         world.tenure.start_keeper().await.unwrap();
         world
     };
-    WORLD.get_or_init(start).await
+    // the future is large, and would be in every future around it
+    Box::pin(WORLD.get_or_init(start)).await
 }
 
 /// A cluster whose keepers a test starts and ends. One test at a time has it, and no keeper runs at first.

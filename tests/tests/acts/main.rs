@@ -10,7 +10,7 @@ use anyhow::Result;
 use tenure_tests::{World, fixtures, policies::revoke};
 use tokio::sync::OnceCell;
 
-/// Pods of StatefulSets are deleted, even if their queues say otherwise. Jobs are deleted at their ceiling.
+/// Pods of `StatefulSet`s are deleted, even if their queues say otherwise. Jobs are deleted at their ceiling.
 const ROWS: [&str; 12] = [
     "keeper.owners[0].group=apps",
     "keeper.owners[0].kind=StatefulSet",

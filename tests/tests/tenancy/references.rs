@@ -222,7 +222,7 @@ pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject,
     let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
     let path = DynamicObject::url_path(&ApiResource::from_gvk(&kind), Some(namespace.name()));
     let (path, client) = (format!("{path}/{}", object.name_any()), world.cluster.client().unwrap());
-    let patch = async |operations: Value| {
+    let change = async |operations: Value| {
         let request = Request::patch(&path).header(CONTENT_TYPE, "application/json-patch+json");
         let request = request.body(operations.to_string().into_bytes()).unwrap();
         client.request::<IgnoredAny>(request).await.unwrap();
@@ -234,11 +234,11 @@ pub async fn crowd(world: &World, namespace: &Namespace, object: &DynamicObject,
     };
     for part in 0..9 {
         let first = part * owners / 9;
-        patch((first..first + owners / 9).map(more).collect()).await;
+        change((first..first + owners / 9).map(more).collect()).await;
     }
     // its own comes last: a search for the controller ends there
     let from = "/metadata/ownerReferences/0";
-    let crowded = patch(json!([{"op": "move", "from": from, "path": "/metadata/ownerReferences/-"}])).await;
+    let crowded = change(json!([{"op": "move", "from": from, "path": "/metadata/ownerReferences/-"}])).await;
     assert_eq!(crowded.owner_references().len(), owners + 1);
 }
 

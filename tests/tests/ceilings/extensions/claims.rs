@@ -165,30 +165,3 @@ async fn an_extension_that_is_being_deleted_is_not_decided_about_and_gives_no_ti
         tenant.patch(asked, &json!({"metadata": {"finalizers": null}})).await;
     }
 }
-
-#[tokio::test]
-async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
-    let world = World::installed_alone("extensions-down", &[]).await.unwrap();
-    scale::namespace(&world, "asking").await;
-    let namespace = Namespace::of(&world, "asking");
-    let config = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace.name()},
-    });
-    let owner = namespace.create(&config).await;
-    let asks = |name: &str, user: &str| {
-        let mut asks = extension(&owner, name, "1h");
-        asks["spec"]["requestedBy"] = json!(user);
-        asks
-    };
-    for user in ["", "ada"] {
-        // a policy is in force a little after it was created
-        let refused = async || {
-            let create = ["create", "--dry-run=server", "-f", "-"];
-            let output = world.cluster.kubectl_with_input(&create, &asks("forged", user).to_string()).await?;
-            Ok(output.stderr.contains("must be \"admin\", the user who creates").then_some(()))
-        };
-        eventually("a forged requester to be refused", DEADLINE, refused).await.unwrap();
-    }
-    let asked = namespace.try_create(&asks("asked", "admin")).await.unwrap();
-    assert_eq!(asked.name_any(), "asked");
-}
