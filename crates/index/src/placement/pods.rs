@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    expiry::{Exemption, Family, claimed},
+    expiry::{Exemption, Family, exemption_by},
     gang::{PodProgress, progress},
     guard::{self, VerdictReason},
     victims::Requests,
@@ -104,7 +104,7 @@ impl PodRecord {
         let progress = progress(pod);
         let uid = pod.metadata.uid.as_deref();
         let nominated = pod.status.nominated_node_name.as_deref();
-        let in_daemon_set = claimed(pod) == Some(Exemption::DaemonSet);
+        let in_daemon_set = pod.controller().and_then(exemption_by) == Some(Exemption::DaemonSet);
         Self {
             odd_uid: uid.filter(|uid| Uid::of(uid).is_odd(uid)).map(Into::into),
             namespace: shared(pod.metadata.namespace.as_deref()).unwrap_or_default(),

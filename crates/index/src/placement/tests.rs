@@ -152,9 +152,11 @@ fn in_place_of_a_young_pod_an_old_one_of_its_node_goes() {
 #[test]
 fn a_pod_that_a_daemon_set_or_a_kubelet_brings_back_goes_in_place_of_no_other() {
     let owner =
-        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true});
+    let other = json!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"});
     for more in [
-        json!({"metadata": {"ownerReferences": owner}}),
+        json!({"metadata": {"ownerReferences": [owner]}}),
+        json!({"metadata": {"ownerReferences": [owner, other]}}),
         json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
     ] {
         let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &more)]);
