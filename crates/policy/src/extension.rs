@@ -26,7 +26,8 @@ pub struct Allowance {
     pub auto_approve: ExtendedDuration,
     /// The longest total of a run's extensions.
     pub max_total: ExtendedDuration,
-    /// The most extensions of a run. None: [`MOST_EXTENSIONS`].
+    /// The most extensions of a run. None: no queue sets a number. No more than [`MOST_EXTENSIONS`] are
+    /// granted then, and all that were granted count.
     pub max_count: Option<u32>,
 }
 

@@ -127,6 +127,9 @@ fn without_a_number_a_run_gets_a_hundred_extensions() {
     let RequestedRun::Going(run) = of(100) else { unreachable!() };
     assert_eq!(run.more(), None);
     assert!(matches!(decided("1s", &going(allowance(2, 8, Some(101)), 100, 1)), ExtensionDecision::Grant(_)));
+    let grants = [SignedDuration::from_secs(1); 150];
+    let total = allowance(2, 8, None).total(grants);
+    assert_eq!(total, SignedDuration::from_secs(150), "an upgrade takes no time back");
 }
 
 #[test]

@@ -189,7 +189,7 @@ pub struct QueueExtensions {
     /// The longest total of a run's extensions. A duration such as 8h. Unset: 0s, so that none is granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_total: Option<Written<ExtendedDuration>>,
-    /// The greatest number of extensions of a run. Unset: 100.
+    /// The greatest number of extensions of a run. Unset: 100, unless another queue on the path sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_count: Option<i32>,
