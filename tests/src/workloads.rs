@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Result;
+use http::{Request, header::CONTENT_TYPE};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::Pod, events::v1::Event},
@@ -23,7 +24,10 @@ use serde_json::{Value, json};
 use tenure_policy::owner_table::TIME;
 use tenure_testbed::eventually;
 
-use crate::{DEADLINE, World};
+use crate::{
+    DEADLINE, World,
+    queues::{self, Answer},
+};
 
 /// The kinds that were asked for, which are the same on all clusters: discovery costs as much as
 /// the request that follows.
@@ -252,11 +256,20 @@ impl Namespace {
     }
 
     /// Tries a creation that stores nothing. An error is the refusal.
-    pub async fn try_dry_run(&self, object: &Value) -> Result<(), Box<Status>> {
-        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    pub async fn try_dry_run(&self, object: &Value) -> Result<(), String> {
+        let (_, answer) = self.dry_run(object).await;
+        answer.map(drop)
+    }
+
+    /// Tries a creation that stores nothing, with strict validation, as by kubectl.
+    pub async fn dry_run(&self, object: &Value) -> Answer {
         // the future is large, and would be in every future around it
-        Box::pin(async { answer(self.api(&object).await.create(&dry_run, &object).await) }).await.map(drop)
+        Box::pin(async {
+            let api = self.api(&serde_json::from_value(object.clone()).expect("an object")).await;
+            let request = Request::post(format!("{}?dryRun=All&fieldValidation=Strict", api.resource_url()));
+            queues::send(&self.client, request.header(CONTENT_TYPE, "application/json"), object).await
+        })
+        .await
     }
 
     /// Merges a patch into the status of an object.

@@ -166,8 +166,7 @@ impl<'w> User<'w> {
     /// The message with which a creation is refused in a dry run. Empty: it is accepted.
     async fn refusal(&self, name: &str, spec: &Value) -> String {
         let seen = Namespace::seen_by(self.client().await, "");
-        let tried = seen.try_dry_run(&queue(name, spec)).await;
-        tried.err().map(|status| status.message).unwrap_or_default()
+        seen.try_dry_run(&queue(name, spec)).await.err().unwrap_or_default()
     }
 
     /// Waits until the creation is refused: the API server sees the queues below a missing one a moment later.

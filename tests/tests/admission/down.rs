@@ -90,7 +90,7 @@ async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
         let refused = async || {
             let refused = namespace.try_dry_run(&asks("forged", user)).await.err();
             let words = "must be \"admin\", the user who creates";
-            Ok(refused.filter(|status| status.message.contains(words)).map(drop))
+            Ok(refused.filter(|refusal| refusal.contains(words)).map(drop))
         };
         eventually("a forged requester to be refused", DEADLINE, refused).await.unwrap();
     }

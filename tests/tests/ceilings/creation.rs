@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use tenure_testbed::{Output, eventually};
+use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,
     keeper::Metrics,
@@ -34,16 +34,17 @@ fn hour(name: &str, more: &Value) -> Value {
     queue
 }
 
-/// What kubectl says when a tenant creates an object in a dry run.
-async fn tried(tenant: &Tenant<'_>, object: &Value) -> Output {
-    tenant.kubectl(&["create", "--dry-run=server", "-f", "-"], &object.to_string()).await
+/// The answer to a tenant who creates an object in a dry run. Empty: it is accepted without a warning.
+async fn tried(tenant: &Tenant<'_>, object: &Value) -> String {
+    let (mut said, answer) = tenant.dry_run(object).await;
+    said.extend(answer.err().map(|refusal| format!("refused: {refusal}")));
+    said.join("\n")
 }
 
 /// Waits until the creation of an object is answered so: the webhook knows a queue a little after it was created.
-async fn await_answer(tenant: &Tenant<'_>, object: &Value, expected: &str) -> Output {
+async fn await_answer(tenant: &Tenant<'_>, object: &Value, expected: &str) -> String {
     eventually(&format!("{expected:?}"), DEADLINE, async || {
-        let output = tried(tenant, object).await;
-        Ok(output.stderr.contains(expected).then_some(output))
+        Ok(Some(tried(tenant, object).await).filter(|said| said.contains(expected)))
     })
     .await
     .unwrap()
@@ -58,36 +59,27 @@ async fn a_queue_label_that_no_pod_has_gets_a_warning_and_counts_as_no_ceiling()
     await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
     labelled["metadata"]["labels"] = labelled["spec"]["template"]["metadata"]["labels"].take();
     let warning = "metadata.labels[kai.scheduler/queue]: the pods of this workload have no queue, so no ceiling applies to them: write the label to spec.template.metadata.labels";
-    let output = await_answer(&tenant, &labelled, warning).await;
-    assert!(!output.stderr.contains("ends a run after"), "{}", output.stderr);
+    let said = await_answer(&tenant, &labelled, warning).await;
+    assert!(!said.contains("ends a run after"), "{said}");
     // KAI-Scheduler's podgrouper reads it
     labelled["spec"]["template"]["spec"]["schedulerName"] = json!("kai-scheduler");
-    let output = await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
-    assert!(!output.stderr.contains(warning), "{}", output.stderr);
+    let said = await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
+    assert!(!said.contains(warning), "{said}");
 }
 
 #[tokio::test]
 async fn a_queue_that_does_not_exist_gets_a_warning_at_the_creation_and_refuses_nothing() {
     let tenant = Tenant::new(world().await).await;
     tenant.as_admin().apply(&hour("existing", &json!({}))).await;
-    let warning = |queue: &str| {
-        format!(
-            "Warning: queue {queue:?}, which the pods of this workload name, doesn't exist: no ceiling applies to them\n"
-        )
-    };
-    let create = async |name: &str, queue: &str| {
-        let mut job = job(&tenant, name, queue, 60);
+    let unbounded = |queue: &str| {
+        let mut job = job(&tenant, "unbounded", queue, 60);
         job["spec"].as_object_mut().unwrap().remove("activeDeadlineSeconds");
-        tenant.kubectl(&["create", "-f", "-"], &job.to_string()).await
+        job
     };
-    let typo = create("typo", "existng").await;
-    assert_eq!((typo.status.code(), typo.stderr), (Some(0), warning("existng")));
-    let right = create("right", "existing").await;
-    assert_eq!(
-        (right.status.code(), right.stderr),
-        (Some(0), String::new()),
-        "also before the watch shows it"
-    );
+    assert_eq!(tried(&tenant, &unbounded("existing")).await, "", "also before the watch shows it");
+    let warning =
+        "queue \"existng\", which the pods of this workload name, doesn't exist: no ceiling applies to them";
+    assert_eq!(await_answer(&tenant, &unbounded("existng"), warning).await, warning);
 }
 
 #[tokio::test]
@@ -106,11 +98,11 @@ async fn a_grace_period_that_is_longer_than_the_keepers_bound_gets_a_warning() {
     await_answer(&tenant, &pod(86_400, &in_runai_queue("any")), &warning("")).await;
     for kind in ["Deployment", "Job"] {
         await_answer(&tenant, &of(kind, 86_400), &warning("spec.template.")).await;
-        let output = tried(&tenant, &of(kind, 600)).await;
-        assert!(!output.stderr.contains("is longer than"), "{}", output.stderr);
+        let said = tried(&tenant, &of(kind, 600)).await;
+        assert!(!said.contains("is longer than"), "{said}");
     }
-    let output = tried(&tenant, &pod(86_400, &json!({}))).await;
-    assert!(!output.stderr.contains("is longer than"), "it is in no queue: {}", output.stderr);
+    let said = tried(&tenant, &pod(86_400, &json!({}))).await;
+    assert!(!said.contains("is longer than"), "it is in no queue: {said}");
 }
 
 #[tokio::test]
@@ -121,21 +113,20 @@ async fn kubectl_shows_a_warning_with_the_number_of_the_queue_and_how_to_ask_for
     let training = job(&tenant, "training", "warns", 7200);
     let command = format!("kubectl tenure extend job.batch/training -n {} 1h", tenant.name());
     let warning = format!(
-        "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue warns ends a run after 1h: set at most 3600; for more time, ask while it runs: {command}"
+        "spec.activeDeadlineSeconds: 7200 is too long: Queue warns ends a run after 1h: set at most 3600; for more time, ask while it runs: {command}"
     );
     await_answer(&tenant, &training, &warning).await;
     let created = tenant.kubectl(&["create", "-f", "-"], &training.to_string()).await;
-    assert!(created.stderr.contains(&warning), "{}", created.stderr);
+    assert!(created.stderr.contains(&format!("Warning: {warning}")), "{}", created.stderr);
     assert_eq!(created.success().unwrap(), "job.batch/training created\n");
 
-    let enough = tried(&tenant, &job(&tenant, "enough", "warns", 3600)).await;
-    assert_eq!((enough.stderr.as_str(), enough.status.success()), ("", true));
+    assert_eq!(tried(&tenant, &job(&tenant, "enough", "warns", 3600)).await, "");
 
     let mut server = workload("Deployment", tenant.name(), "server", &in_runai_queue("warns"), &Value::Null);
     server["metadata"]["annotations"] = json!({OWN: "1d"});
-    let output = tried(&tenant, &server).await;
-    let own = "Warning: metadata.annotations[tenure.dev/max-duration]: \"1d\" is too long: Queue warns ends a run after 1h: set at most 1h; ";
-    assert!(output.stderr.contains(own) && output.status.success(), "{}", output.stderr);
+    let own = "metadata.annotations[tenure.dev/max-duration]: \"1d\" is too long: Queue warns ends a run after 1h: set at most 1h; ";
+    let said = await_answer(&tenant, &server, own).await;
+    assert!(!said.contains("refused"), "{said}");
 }
 
 #[tokio::test]
@@ -166,9 +157,8 @@ async fn each_way_to_ask_for_a_time_is_answered() {
         asking("ray.io/v1", "RayJob", json!({"rayClusterSpec": {"headGroupSpec": {"template": template}}})),
         asking("argoproj.io/v1alpha1", "Workflow", json!({"podMetadata": template["metadata"]})),
     ] {
-        let output = tried(&tenant, &object).await;
         let expected = format!("{field}: 7200 is too long: Queue ways ends a run after 1h: set at most 3600");
-        assert!(output.stderr.contains(&expected), "{expected}: {}", output.stderr);
+        await_answer(&tenant, &object, &expected).await;
     }
 }
 
@@ -183,8 +173,9 @@ async fn where_the_queue_says_so_it_is_refused_and_only_for_what_it_asks_itself(
 
     let long = job(&tenant, "long", "refusing-below", 7200);
     let text = "is invalid: spec.activeDeadlineSeconds: Invalid value: 7200: must be at most 3600: Queue refusing ends a run after 1h";
-    let output = await_answer(&tenant, &long, &format!("The Job \"long\" {text}")).await;
-    assert!(!output.status.success());
+    await_answer(&tenant, &long, text).await;
+    let shown = tenant.kubectl(&["create", "-f", "-"], &long.to_string()).await;
+    assert!(shown.stderr.contains(&format!("The Job \"long\" {text}")), "{}", shown.stderr);
     let refused = tenant.try_create(&long).await.unwrap_err();
     assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"), "{refused:?}");
     assert!(refused.message.contains(&format!("Job.batch \"long\" {text}")), "{refused:?}");
@@ -223,7 +214,7 @@ async fn a_job_set_is_answered_by_the_strictest_of_its_templates_and_a_cron_job_
     await_answer(&tenant, &set, text).await;
     let jobs = json!({"replicatedJobs": [replicated("loose")]});
     let set = fixtures::object("jobset.x-k8s.io/v1alpha2", "JobSet", tenant.name(), "set", &jobs);
-    assert_eq!(tried(&tenant, &set).await.stderr, "");
+    assert_eq!(tried(&tenant, &set).await, "");
 
     let template = job(&tenant, "unused", "strict", 1200);
     let nightly =
@@ -243,25 +234,27 @@ async fn the_queue_of_a_pod_group_comes_first_and_one_of_t9k_only_warns() {
         .create(&fixtures::object("scheduling.run.ai/v2alpha2", "PodGroup", tenant.name(), "gang", &group))
         .await;
     let mut member = job(&tenant, "member", "ungrouped", 7200);
-    assert_eq!(tried(&tenant, &member).await.stderr, "", "by its label alone");
     member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
     await_answer(&tenant, &member, "Queue grouped ends a run after 1h").await;
     member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "none"});
-    assert_eq!(tried(&tenant, &member).await.stderr, "", "there is no such group");
+    assert_eq!(tried(&tenant, &member).await, "", "there is no such group");
+    member["spec"]["template"]["metadata"]["annotations"] = Value::Null;
+    assert_eq!(tried(&tenant, &member).await, "", "by its label alone");
 
     // a path to the group, seen from a neighbour's namespace
     let neighbour = Tenant::new(world().await).await;
     let mut member = job(&neighbour, "member", "ungrouped", 7200);
     let path = format!("../../{}/podgroups/gang", tenant.name());
     member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": path});
-    assert_eq!(tried(&neighbour, &member).await.stderr, "");
+    assert_eq!(tried(&neighbour, &member).await, "");
 
     admin.apply(&queue("of-t9k", "30m")).await;
     let mut of_t9k = workload("Job", tenant.name(), "of-t9k", &in_queue("of-t9k"), &Value::Null);
     of_t9k["spec"]["activeDeadlineSeconds"] = json!(7200);
-    let output = tried(&tenant, &of_t9k).await;
-    let warning = "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue of-t9k ends a run after 30m: set at most 1800";
-    assert!(output.stderr.contains(warning) && output.status.success(), "{}", output.stderr);
+    let warning =
+        "spec.activeDeadlineSeconds: 7200 is too long: Queue of-t9k ends a run after 30m: set at most 1800";
+    let said = await_answer(&tenant, &of_t9k, warning).await;
+    assert!(!said.contains("refused"), "{said}");
 }
 
 /// How many owners the webhook was asked about.
@@ -280,8 +273,7 @@ async fn the_webhook_is_asked_of_new_owners_that_name_a_queue_and_of_what_owners
     // a configuration is in force a little after it was created
     eventually("the webhook to be asked", DEADLINE, async || {
         let again = job(&namespace, "again", "research", 7200);
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        world.cluster.kubectl_with_input(&create, &again.to_string()).await?.success()?;
+        namespace.try_dry_run(&again).await.unwrap();
         Ok((asked(&world).await > 0).then_some(()))
     })
     .await

@@ -72,7 +72,7 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     let in_none = bare_pod(strict.name(), "in-none", &json!({}), &Value::Null);
     let refused = async || Ok(strict.try_dry_run(&in_none).await.err());
     let refused = eventually("the label to be seen", DEADLINE, refused).await.unwrap();
-    assert!(refused.message.contains("must name a queue"), "{refused:?}");
+    assert!(refused.contains("must name a queue"), "{refused}");
     let create = async |name: &str, labels: Value| {
         strict.try_create(&bare_pod(strict.name(), name, &labels, &Value::Null)).await
     };

@@ -93,7 +93,7 @@ pub async fn seen_by(namespace: &str, user: &str) -> Namespace {
 pub async fn await_refusal(seen: &Namespace, object: &Value, words: &str) {
     eventually(&format!("a refusal with {words:?}"), DEADLINE, async || {
         let refused = seen.try_dry_run(object).await.err();
-        Ok(refused.filter(|status| status.message.contains(words)).map(drop))
+        Ok(refused.filter(|refusal| refusal.contains(words)).map(drop))
     })
     .await
     .unwrap();
