@@ -12,7 +12,7 @@ use tenure_tests::{
 };
 
 use crate::{
-    access::{LABEL, RUNAI, seen_by, select, world},
+    access::{LABEL, RUNAI, await_refusal, seen_by, select, world},
     references::{CROWD, crowd, pod, short},
 };
 
@@ -190,9 +190,10 @@ async fn no_object_of_a_tenant_has_a_policy_cost_more_than_the_api_server_allows
 
     let writes = Writes { world, admin: Namespace::new(world).await };
     let name = writes.admin.name();
-    seen_by(name, "person").await;
+    let person = seen_by(name, "person").await;
     select(name, "person").await;
     world.label_namespace(name, "queue", "required").await;
+    await_refusal(&person, &pod(name, "probe"), "must name a queue").await;
     let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}});
     eventually("the policy of the accounts to be enforced", DEADLINE, async || {
         let create = ["create", "--dry-run=server", "-f", "-"];

@@ -9,7 +9,7 @@ use tenure_tests::{
     workloads::{Namespace, workload},
 };
 
-use crate::{in_both, pod};
+use crate::{access::await_refusal, in_both, pod};
 
 /// A tenant of a namespace that the selector of these clusters selects.
 async fn required(world: &World) -> Tenant<'_> {
@@ -22,12 +22,7 @@ async fn required(world: &World) -> Tenant<'_> {
 async fn select(world: &World, tenant: &Tenant<'_>) {
     world.label_namespace(tenant.name(), "queue", "required").await;
     let without = pod(tenant, "probe", &json!({}), &json!({}));
-    // its informers see the label a little later
-    eventually("the policy to be enforced", DEADLINE, async || {
-        Ok(tenant.try_dry_run(&without).await.is_err().then_some(()))
-    })
-    .await
-    .unwrap();
+    await_refusal(tenant, &without, "must name a queue").await;
 }
 
 /// Ways to name a queue: labels and annotations.
