@@ -46,6 +46,4 @@ async fn after_a_partition_nothing_is_paused_by_a_ceiling_that_was_lengthened_me
         let staleness = metrics.gauge(&format!("tenure_keeper_watch_staleness_seconds{{kind=\"{kind}\"}}"));
         assert!(staleness.is_some_and(|seconds| seconds < 60.0), "{kind}: {staleness:?}");
     }
-    // the proxy ends, and the keeper's way to the API server with it
-    world.tenure.kill_keeper().await.unwrap();
 }

@@ -21,7 +21,8 @@ const QUEUES: &str = "queues.v3alpha1.scheduling.run.ai,queues.v1beta1.scheduler
 async fn world() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let world = WORLD.get_or_try_init(start).await.unwrap().lock().await;
-    world.tenure.stop_keeper().await.unwrap();
+    // one that a failed test has left may not end well
+    world.tenure.kill_keeper().await.unwrap();
     world.tenure.update_config(&world.cluster).await.unwrap();
     // without a queue, no keeper acts on the pods of earlier tests
     let delete = ["delete", QUEUES, "--all", "--all-namespaces"];
