@@ -238,9 +238,9 @@ async fn lengthening_or_removing_a_ceiling_saves_a_running_pod() {
         world.apply(&bare_pod(&name, saved, &in_queue(saved), &NOTHING)).await;
     }
     world.apply(&queue("lengthened", "1d")).await;
-    let mut removed = queue("removed", "");
-    removed["spec"] = json!({});
-    world.apply(&removed).await;
+    let system = Namespace::of(world, "t9k-system");
+    let removed = system.apply(&queue("removed", SAVED)).await;
+    system.patch(&removed, &json!({"spec": {"maxDuration": null}})).await;
     // a pod that is made after the saved ones, under the ceiling that they had
     world.apply(&queue("control", SAVED)).await;
     world.apply(&bare_pod(&name, "control", &in_queue("control"), &NOTHING)).await;
