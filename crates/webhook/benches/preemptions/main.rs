@@ -41,6 +41,12 @@ use tls::{Server, connect, eventually};
 
 const PATH: &str = "/scheduler/preempt";
 
+/// The mixture of answers.
+const MIXED: &str = "of 10 nodes 7 kept, 2 substituted, 1 dropped";
+
+/// The number of times by which a second cluster is larger.
+const LARGER: usize = 4;
+
 /// Candidates of a question with whole pods.
 const WHOLE: usize = 100;
 
@@ -96,11 +102,25 @@ impl Scale {
         }
     }
 
+    /// A cluster with this many times the nodes, whose scheduler offers as many times the candidates.
+    const fn times(&self, number: usize) -> Self {
+        let Self { nodes, candidates, rounds } = *self;
+        Self { nodes: nodes * number, candidates: candidates * number, rounds }
+    }
+
     /// The candidates, all of these sorts.
     fn candidates(&self, sorts: &[Sort]) -> Vec<usize> {
         let of_sorts = (0..self.nodes).filter(|node| sorts.contains(&Sort::of(*node)));
         of_sorts.take(self.candidates).collect()
     }
+}
+
+/// A server, with a question and the answer that it must give.
+#[derive(Clone)]
+struct Asked<'s> {
+    server: &'s Server,
+    question: Bytes,
+    answer: Bytes,
 }
 
 #[tokio::main]
@@ -109,16 +129,16 @@ async fn main() -> anyhow::Result<()> {
     let authority = Authority::new("bench")?;
     let directory = tempfile::tempdir()?;
     authority.server(&["localhost".to_owned()])?.write(directory.path())?;
-    let placement = placement(&scale);
+    let placed = placement(&scale);
     introduce();
     // as with tests: those whose titles contain it
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let is_wanted = |title: &str| filter.as_ref().is_none_or(|filter| title.contains(filter));
 
-    let webhook = scheduler_router(Some(extender(placement).await), metrics());
-    let webhook = serve(webhook, directory.path());
+    let webhook = webhook(placed, directory.path()).await;
     let all = [Sort::Kept, Sort::Substituted, Sort::Dropped];
     for (what, sorts) in [
-        ("of 10 nodes 7 kept, 2 substituted, 1 dropped", &all[..]),
+        (MIXED, &all[..]),
         ("all nodes kept", &[Sort::Kept]),
         ("all nodes substituted", &[Sort::Substituted]),
         ("all nodes searched and dropped", &[Sort::Dropped]),
@@ -131,48 +151,95 @@ async fn main() -> anyhow::Result<()> {
             (Form::Pods, "pods", some, scale.rounds[1], 50),
         ] {
             let title = format!("{what}, {of_form}");
-            if filter.as_ref().is_some_and(|filter| !title.contains(filter)) {
+            if !is_wanted(&title) {
                 continue;
             }
-            let question = Bytes::from(cluster::question(form, candidates, scale.nodes).to_string());
-            let answer = first_answer(&webhook, &authority, question.clone()).await?;
-            check(&answer, candidates)?;
-            println!("\n{title}: {} bytes in, {} bytes out", question.len(), answer.len());
-            let control = serve(control(answer.clone()), directory.path());
-            anyhow::ensure!(first_answer(&control, &authority, question.clone()).await? == answer);
-            let (mut ours, mut controls) = (Vec::new(), Vec::new());
-            let mut clients = [client(&webhook, &authority).await?, client(&control, &authority).await?];
-            for round in 0..=rounds + rounds / 10 {
-                // in turns, so that both meet the same noise
-                for (client, latencies) in clients.iter_mut().zip([&mut ours, &mut controls]) {
-                    let begin = Instant::now();
-                    let heard = ask(client, question.clone()).await?;
-                    let took = begin.elapsed();
-                    anyhow::ensure!(heard == answer, "another answer to the same question");
-                    if round > rounds / 10 {
-                        latencies.push(took);
-                    }
-                }
-            }
-            report(&mut ours, &mut controls, goal);
+            let ours = asked(&webhook, form, candidates, &scale, &authority).await?;
+            println!("\n{title}: {} bytes in, {} bytes out", ours.question.len(), ours.answer.len());
+            let control = serve(control(ours.answer.clone()), directory.path());
+            let controls = Asked { server: &control, ..ours.clone() };
+            anyhow::ensure!(first_answer(&control, &authority, ours.question.clone()).await? == ours.answer);
+            let mut took = in_turns([&ours, &controls], rounds, &authority).await?;
+            report(["webhook", "control"], &mut took);
+            let p99 = quantile(&mut took[0], 99);
+            let reached = if p99 <= Duration::from_millis(goal) { "reached" } else { "missed" };
+            println!("           goal: p99 of {goal} ms, {reached}");
             control.shutdown.cancel();
-            drop(clients);
             control.ended.await??;
         }
+    }
+    let large = scale.times(LARGER);
+    let title = format!("{LARGER} times the nodes and candidates: {MIXED}, uids");
+    if is_wanted(&title) {
+        println!();
+        let larger = self::webhook(placement(&large), directory.path()).await;
+        let [some, more] = [&scale, &large].map(|scale| scale.candidates(&all));
+        let asked_less = asked(&webhook, Form::Uids, &some, &scale, &authority).await?;
+        let asked_more = asked(&larger, Form::Uids, &more, &large, &authority).await?;
+        println!("{title}: {} and {} candidates", more.len(), some.len());
+        let mut took = in_turns([&asked_more, &asked_less], scale.rounds[1], &authority).await?;
+        report(["larger", "as above"], &mut took);
+        println!("           goal: p50 of {LARGER} times");
+        larger.shutdown.cancel();
+        larger.ended.await??;
     }
     webhook.shutdown.cancel();
     webhook.ended.await??;
     Ok(())
 }
 
+/// Starts a webhook that knows these pods.
+async fn webhook(placement: Placement, certificates: &Path) -> Server {
+    serve(scheduler_router(Some(extender(placement).await), metrics()), certificates)
+}
+
+/// Asks about candidates for the first time, and checks the answer.
+async fn asked<'s>(
+    server: &'s Server,
+    form: Form,
+    candidates: &[usize],
+    scale: &Scale,
+    authority: &Authority,
+) -> anyhow::Result<Asked<'s>> {
+    let question = Bytes::from(cluster::question(form, candidates, scale.nodes).to_string());
+    let answer = first_answer(server, authority, question.clone()).await?;
+    check(&answer, candidates)?;
+    Ok(Asked { server, question, answer })
+}
+
+/// Asks two servers in turns, so that both meet the same noise. Returns the latencies of each.
+async fn in_turns(
+    both: [&Asked<'_>; 2],
+    rounds: usize,
+    authority: &Authority,
+) -> anyhow::Result<[Vec<Duration>; 2]> {
+    let mut clients = [client(both[0].server, authority).await?, client(both[1].server, authority).await?];
+    let mut latencies = [Vec::new(), Vec::new()];
+    for round in 0..=rounds + rounds / 10 {
+        for ((client, Asked { question, answer, .. }), latencies) in
+            clients.iter_mut().zip(both).zip(&mut latencies)
+        {
+            let begin = Instant::now();
+            let heard = ask(client, question.clone()).await?;
+            let took = begin.elapsed();
+            anyhow::ensure!(heard == *answer, "another answer to the same question");
+            if round > rounds / 10 {
+                latencies.push(took);
+            }
+        }
+    }
+    Ok(latencies)
+}
+
 fn placement(scale: &Scale) -> Placement {
+    let before = HELD.load(Relaxed);
     COUNTS.store(true, Relaxed);
     let index = cluster::index(scale.nodes);
     COUNTS.store(false, Relaxed);
     let pods = scale.nodes * PODS_PER_NODE;
     // and the preemptor
     assert_eq!(index.pods(), pods + 1);
-    let held = HELD.load(Relaxed);
+    let held = HELD.load(Relaxed) - before;
     println!("index    {pods} pods on {} nodes, two thirds of them in groups of 8", scale.nodes);
     println!("         {} bytes a pod, {} MiB", held / pods, held >> 20);
     let placement = Placement::default();
@@ -234,20 +301,21 @@ fn check(answer: &Bytes, candidates: &[usize]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn report(ours: &mut [Duration], controls: &mut [Duration], goal: u64) {
-    let at = |latencies: &mut [Duration], quantile: usize| {
-        latencies.sort_unstable();
-        latencies[(latencies.len() - 1) * quantile / 100].as_secs_f64() * 1e3
-    };
+fn quantile(latencies: &mut [Duration], percent: usize) -> Duration {
+    latencies.sort_unstable();
+    latencies[(latencies.len() - 1) * percent / 100]
+}
+
+fn report(names: [&str; 2], took: &mut [Vec<Duration>; 2]) {
     println!("             min ms   p50 ms   p99 ms");
-    for (name, latencies) in [("webhook", &mut *ours), ("control", &mut *controls)] {
-        let [min, p50, p99] = [0, 50, 99].map(|quantile| at(latencies, quantile));
-        println!("  {name}  {min:>9.3} {p50:>8.3} {p99:>8.3}");
+    let both = took
+        .each_mut()
+        .map(|latencies| [0, 50, 99].map(|percent| quantile(latencies, percent).as_secs_f64() * 1e3));
+    for (name, [min, p50, p99]) in names.into_iter().zip(both) {
+        println!("  {name:<8} {min:>9.3} {p50:>8.3} {p99:>8.3}");
     }
-    let [min, p50, p99] = [0, 50, 99].map(|quantile| at(ours, quantile) / at(controls, quantile));
-    let reached =
-        if at(ours, 99) <= Duration::from_millis(goal).as_secs_f64() * 1e3 { "reached" } else { "missed" };
-    println!("  ratio    {min:>9.2} {p50:>8.2} {p99:>8.2}   goal: p99 of {goal} ms, {reached}");
+    let [min, p50, p99] = [0, 1, 2].map(|place| both[0][place] / both[1][place]);
+    println!("  ratio    {min:>9.2} {p50:>8.2} {p99:>8.2}");
 }
 
 fn serve(router: Router, certificates: &Path) -> Server {
