@@ -12,7 +12,7 @@ mod exchange;
 mod requests;
 mod wait;
 
-use std::{cmp::Reverse, collections::HashMap, ptr};
+use std::{cmp::Reverse, collections::BTreeMap, ptr};
 
 use jiff::Timestamp;
 
@@ -216,7 +216,7 @@ impl VictimSearch<'_, '_> {
     ) -> Vec<ReplacementCandidate<'p, 'a>> {
         let free = pods.iter().zip(may_go).enumerate().filter(|(_, (_, may))| **may == PreemptibleFrom::Now);
         let mut sorted: Vec<ReplacementCandidate<'p, 'a>> = Vec::with_capacity(pods.len());
-        let mut rigid: HashMap<*const Workload<'_>, RigidWorkload> = HashMap::new();
+        let mut rigid: BTreeMap<*const Workload<'_>, RigidWorkload> = BTreeMap::new();
         for (place, (pod, _)) in free {
             let rank = (pod.priority, Reverse(pod.victim.scheduled_at));
             let unit = pod.victim.unit();

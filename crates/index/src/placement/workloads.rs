@@ -198,8 +198,12 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     /// Looks the group of these memberships up. Returns its number.
     fn resolve(&mut self, memberships: &'i [Membership]) -> usize {
         let gangs = &self.index.objects.gangs;
-        let queue = gangs.queue(memberships, PodGroupKind::Runai);
-        let of = gangs.workload(memberships).map(|(group, of)| {
+        let group = gangs.workload(memberships);
+        // a group of another kind names no such queue, and a queue counts even if its group is gone
+        let of_runai = group.filter(|(_, of)| of.group.kind == PodGroupKind::Runai);
+        let queue = of_runai
+            .map_or_else(|| gangs.queue(memberships, PodGroupKind::Runai), |(group, _)| group.queue());
+        let of = group.map(|(group, of)| {
             let place = queue.map(|(name, _)| name.as_str());
             let all = self.of_groups.get(&group.id()).copied().unwrap_or_else(|| self.add(place, group));
             (group, all, group.number(of))

@@ -99,7 +99,12 @@ impl Crew {
     }
 }
 
-impl GroupWorkload<'_> {
+impl<'g> GroupWorkload<'g> {
+    /// Returns the queue that the group names.
+    pub(crate) fn queue(&self) -> Option<GroupQueue<&'g ArcStr>> {
+        Some((self.gang.queue()?, self.gang.made()))
+    }
+
     pub(crate) const fn id(&self) -> GangId {
         GangId(ptr::from_ref(self.gang))
     }

@@ -84,6 +84,10 @@ impl WorkloadVictims {
     /// alone. If several minimums are missed, the first in that order is returned.
     pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<RemainingMembers> {
         let Workload { shape, pods, .. } = workload;
+        // most workloads aren't
+        if !pods.is_elastic() {
+            return None;
+        }
         let running = pods.running().total();
         let all = RemainingMembers {
             of: CountedMembers::Workload,
@@ -99,8 +103,7 @@ impl WorkloadVictims {
             })
         };
         let parts = || own.filter(|own| !own.is_enough()).or_else(other).or(own);
-        let left = Some(all).filter(|all| !all.is_enough()).or_else(parts).unwrap_or(all);
-        pods.is_elastic().then_some(left)
+        Some(all).filter(|all| !all.is_enough()).or_else(parts).or(Some(all))
     }
 
     /// Returns the rest of a subgroup. None: there is no such subgroup. A whole subgroup may go if

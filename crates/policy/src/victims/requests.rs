@@ -38,17 +38,13 @@ impl Requests {
     /// Adds further requests.
     pub fn add(&mut self, more: &Self) {
         self.pods = self.pods.saturating_add(more.pods);
-        for (resource, amount) in &more.amounts {
-            self.add_amount(resource, *amount);
-        }
+        self.add_amounts(more, |amount| amount);
     }
 
     /// Subtracts a part of the requests.
     pub fn subtract(&mut self, part: &Self) {
         self.pods = self.pods.saturating_sub(part.pods);
-        for (resource, amount) in &part.amounts {
-            self.add_amount(resource, amount.saturating_neg());
-        }
+        self.add_amounts(part, i64::saturating_neg);
     }
 
     /// Returns the amount of a resource; 0 if there is none.
@@ -68,6 +64,20 @@ impl Requests {
         let left = |resource: &ResourceName| self.of(resource).saturating_sub(part.of(resource));
         self.pods.saturating_sub(part.pods) >= needed.pods
             && needed.amounts.iter().all(|(resource, amount)| left(resource) >= *amount)
+    }
+
+    /// Adds the amounts of other requests, each as `signed` returns it.
+    fn add_amounts(&mut self, of: &Self, signed: impl Fn(i64) -> i64) {
+        for (place, (resource, amount)) in of.amounts.iter().enumerate() {
+            let amount = signed(*amount);
+            // most pods request the same resources, whose names they share
+            match self.amounts.get_mut(place) {
+                Some((name, sum)) if ResourceName::ptr_eq(name, resource) => {
+                    *sum = sum.saturating_add(amount);
+                }
+                _ => self.add_amount(resource, amount),
+            }
+        }
     }
 
     /// Adds an amount, which may be negative.
