@@ -92,9 +92,9 @@ async fn inbox_with_tls(directory: &Path) -> Inbox {
 }
 
 /// A workload gets a notice and is paused, while its namespace refuses events.
-async fn pause(world: &World, events: &Inbox) -> Namespace {
+async fn pause(world: &World, events: &Inbox) -> (Namespace, Refusal) {
     let namespace = Namespace::new(world).await;
-    let _refusal = Refusal::forbidding(world, &namespace, "request.resource.resource != 'events'").await;
+    let refusal = Refusal::forbidding(world, &namespace, "request.resource.resource != 'events'").await;
     let mut queue = queue("told-outside", "6s");
     queue["spec"]["expiryNotice"] = json!("4s");
     namespace.apply(&queue).await;
@@ -117,7 +117,7 @@ async fn pause(world: &World, events: &Inbox) -> Namespace {
     assert_eq!((&ended["type"], &ended["specversion"]), (&json!("dev.tenure.RunEnded"), &json!("1.0")));
     assert_eq!(ended["source"], "/clusters/test");
     assert_eq!(namespace.events_of("RunEnded").await, [""; 0], "they are refused");
-    namespace
+    (namespace, refusal)
 }
 
 /// A user asks for more time than the queue allows.
@@ -175,7 +175,7 @@ async fn each_act_is_sent_in_both_forms_and_a_missing_file_keeps_nothing_from_st
     // the file with the URL isn't there
     fs::write(world.tenure.config_file(), format!("receivers:\n{receivers}")).unwrap();
     world.tenure.start_keeper().await.unwrap();
-    let (paused, extended, ()) =
+    let ((paused, refusal), extended, ()) =
         tokio::join!(pause(world, &events), extension(world, &events), deactivation(world, &events));
     for posted in events.posted() {
         let header = |name: &str| posted.headers[name].to_str().unwrap().to_owned();
@@ -206,6 +206,8 @@ async fn each_act_is_sent_in_both_forms_and_a_missing_file_keeps_nothing_from_st
     let complaint = log.lines().find(is_about).unwrap();
     assert!(complaint.contains("urlFile: can't be read"), "{complaint}");
     assert!(SECRETS.iter().all(|secret| !log.contains(secret)));
+    // or a later keeper would try to write these events without an end
+    refusal.lift(world).await;
     configure(world, "").await;
 }
 

@@ -263,7 +263,7 @@ async fn the_next_expiry_and_what_awaits_its_turn_are_metrics() {
     };
     eventually("the next expiry to be a day after the pod's creation", DEADLINE, is_next).await.unwrap();
     assert_eq!(gauge("pods_under_ceiling").await, Some(1.0));
-    // the objects of earlier tests are cleaned up first
+    // events that keepers of earlier tests owed are written first
     let is_idle = async || Ok((gauge("pending_writes").await == Some(0.0)).then_some(()));
     eventually("nothing to await its turn", DEADLINE, is_idle).await.unwrap();
     apply("1s").await;
