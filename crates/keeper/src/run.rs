@@ -165,18 +165,18 @@ impl Args {
         }
     }
 
-    /// Follows all objects and the kinds of owners, and measures the API server's clock. Never
-    /// returns.
+    /// Follows all objects and the kinds of owners, and measures the API server's clock, most of it
+    /// in tasks of their own. Never returns. A panic in a task resumes here.
     fn follow(&self, handles: &Handles, readiness: &ProcessReadiness) -> impl Future<Output = ()> + use<> {
         let Handles { client, cluster, clock, config, .. } = handles;
         let synced = readiness.awaiting("the API server's clock");
-        let measured = clock.clone().measure(client.clone(), synced);
-        let watches = watches(handles, readiness, &self.t9k_system_namespace, self.runai_queue_version);
+        let mut tasks = watches(handles, readiness, &self.t9k_system_namespace, self.runai_queue_version);
+        tasks.spawn(clock.clone().measure(client.clone(), synced));
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let kinds = follow_kinds(client, owners, cluster, readiness);
         let checked = check_namespace(client.clone(), self.t9k_system_namespace.clone());
         async {
-            tokio::join!(watches, kinds, measured, checked);
+            tokio::join!(tasks.join_all(), kinds, checked);
         }
     }
 }

@@ -22,6 +22,7 @@ use tenure_types::{
     store::ObjectKey,
     tolerant::Tolerant,
 };
+use tokio::task::JoinSet;
 
 use crate::{
     cluster::ClusterState, extensions::ExtensionStore, handles::Handles, metrics::Metrics, status::Statuses,
@@ -137,45 +138,43 @@ impl<Q: ReadQueue + ObservedQueue> Store<Q> for QueueStore {
 }
 
 /// Follows all that a ceiling depends on, apart from owners and `PodGroup`s: pods, queues of both
-/// families, and Extensions. Never returns.
+/// families, and Extensions. Each watch is a task that never ends, so an event polls no other
+/// watch.
 pub fn watches(
     Handles { client, cluster, clock, gate, metrics, statuses, extensions, .. }: &Handles,
     readiness: &ProcessReadiness,
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
-) -> impl Future<Output = ()> + use<> {
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
     let all = watcher::Config::default;
     let (client, cluster, clock) = (client.clone(), cluster.clone(), clock.clone());
     let (lead, metrics) = (gate.lead.clone(), metrics.clone());
     let pod_store = PodStore { cluster: cluster.clone(), clock: clock.clone(), lead, metrics };
     // ended pods as well: a watch without them shows each end as a deletion, and can't tell success
     // from failure
-    let pods = follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), pod_store);
+    tasks.spawn(follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), pod_store));
     let synced = readiness.awaiting("queues.scheduling.run.ai");
-    let tensorstack = follow(
+    tasks.spawn(follow(
         Api::<Tolerant<TensorstackQueueObject>>::namespaced(client.clone(), t9k_system_namespace),
         all(),
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
         TolerantStore(QueueStore { cluster: cluster.clone(), clock: clock.clone(), statuses: None }),
-    );
-    let extensions = follow(
+    ));
+    tasks.spawn(follow(
         Api::<Tolerant<Extension>>::all(client.clone()),
         all(),
         readiness.awaiting("extensions.tenure.dev"),
         TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions.clone() }),
-    );
+    ));
     let runai_store = TolerantStore(QueueStore { cluster, clock, statuses: Some(statuses.clone()) });
-    let runai = async move {
-        match runai_queue_version {
-            QueueVersion::V3alpha1 => {
-                follow(Api::<Tolerant<RunaiQueueObject>>::all(client), all(), synced, runai_store).await;
-            }
-            QueueVersion::V2 => {
-                follow(Api::<Tolerant<RunaiQueueV2Object>>::all(client), all(), synced, runai_store).await;
-            }
+    match runai_queue_version {
+        QueueVersion::V3alpha1 => {
+            tasks.spawn(follow(Api::<Tolerant<RunaiQueueObject>>::all(client), all(), synced, runai_store))
+        }
+        QueueVersion::V2 => {
+            tasks.spawn(follow(Api::<Tolerant<RunaiQueueV2Object>>::all(client), all(), synced, runai_store))
         }
     };
-    async {
-        tokio::join!(pods, runai, tensorstack, extensions);
-    }
+    tasks
 }

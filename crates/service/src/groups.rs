@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::future::{BoxFuture, FutureExt};
 use kube::{Api, Client, core::ApiResource, runtime::watcher};
 use tenure_types::podgroup::{PodGroup, PodGroupKind};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -30,14 +31,15 @@ pub async fn follow_groups<S>(
     S: Store<PodGroup> + Send + 'static,
     S::Key: Send,
 {
-    let families = FAMILIES.map(|kind| {
+    let family = |kind: PodGroupKind| {
         let resource = kind.resource(kind.versions().first().copied().unwrap_or_default());
         let synced = readiness.awaiting(name(&resource));
         let api = Api::all_with(client.clone(), &resource);
         follow(api, watcher::Config::default(), synced, store(kind))
-    });
+    };
+    let families: JoinSet<()> = FAMILIES.into_iter().map(family).collect();
     let groups = PodGroupKinds { client: client.clone(), store };
-    tokio::join!(join_all(families), follow_served(client, groups, readiness, listed));
+    tokio::join!(families.join_all(), follow_served(client, groups, readiness, listed));
 }
 
 /// The kinds that aren't of the two families.

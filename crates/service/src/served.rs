@@ -3,24 +3,23 @@
 //! systems.
 //!
 //! A set of kinds implements [`Kinds`], and [`follow_served`] asks every 30 seconds which of them
-//! the API server has. A kind is followed at most once at a time.
+//! the API server has. A kind is followed at most once at a time, in a task of its own.
 
 use std::{
     collections::{BTreeSet, HashMap},
     fmt::Debug,
     hash::Hash,
+    panic::resume_unwind,
     time::Duration,
 };
 
-use futures::{
-    future::BoxFuture,
-    stream::{FuturesUnordered, StreamExt},
-};
+use futures::future::BoxFuture;
 use kube::{
     Client,
     core::ApiResource,
     discovery::{self, ApiGroup},
 };
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -41,7 +40,7 @@ pub type ServedApiGroups = HashMap<String, ApiGroup>;
 /// A set of kinds that are followed as long as the cluster has them.
 pub trait Kinds {
     /// Identifies a kind of this set.
-    type Key: Copy + Debug + Eq + Hash;
+    type Key: Copy + Debug + Eq + Hash + Send + 'static;
 
     /// The name of these kinds, for log lines.
     const WHAT: &str;
@@ -88,14 +87,15 @@ pub async fn follow_served<K: Kinds>(
     listed: AwaitedCondition,
 ) {
     let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
-    let mut follows = FuturesUnordered::new();
+    let mut follows: JoinSet<K::Key> = JoinSet::new();
     let (mut logged_failure, mut failures) = (None, 0u32);
     let mut next = Box::pin(list_served(&client, kinds.groups(), Duration::ZERO));
     loop {
         let (served, failed) = tokio::select! {
             listed = &mut next => listed,
-            Some(key) = follows.next() => {
-                followed.remove(&key);
+            Some(ended) = follows.join_next() => {
+                // no task is aborted: an error is a panic, which goes on here
+                followed.remove(&ended.unwrap_or_else(|error| resume_unwind(error.into_panic())));
                 continue;
             }
             () = kinds.changed() => {
@@ -110,7 +110,7 @@ pub async fn follow_served<K: Kinds>(
             followed.entry(key).or_insert_with(|| {
                 debug!(kind = resource.kind, api_version = resource.api_version, "Following {}", K::WHAT);
                 let end = CancellationToken::new();
-                follows.push(kinds.follow(key, resource, &readiness, end.clone()));
+                follows.spawn(kinds.follow(key, resource, &readiness, end.clone()));
                 end
             });
         }

@@ -5,7 +5,6 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use futures::future::OptionFuture;
 use k8s_openapi::api::{scheduling::v1::PriorityClass, storage::v1::CSINode};
 use kube::{Api, Client, runtime::watcher};
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -21,6 +20,7 @@ use tenure_types::{
     room::PodWithRoom,
     tolerant::Tolerant,
 };
+use tokio::task::JoinSet;
 
 /// Pods by node, as the watches have seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -47,26 +47,27 @@ impl Placement {
 
     /// Follows pods, nodes, their storage drivers, priority classes, disruption budgets and
     /// `PodGroup`s, and namespaces if `guards` is true. The process is unready until the first list
-    /// of each. Never ends.
+    /// of each. Each watch is a task, so an event polls no other watch. Never ends.
     pub async fn follow(self, client: Client, readiness: ProcessReadiness, guards: bool) {
+        let mut watches = JoinSet::new();
         let (server, store, all) = (|| client.clone(), || self.clone(), watcher::Config::default);
         let awaiting = |what: &str| readiness.awaiting(what);
         // pods that have ended take no room
         let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
-        let pods = follow(Api::<PodWithRoom>::all(server()), live, awaiting("pods"), store());
-        let nodes = follow(Api::<Node>::all(server()), all(), awaiting("nodes"), store());
-        let drivers = follow(Api::<CSINode>::all(server()), all(), awaiting("csinodes"), store());
-        let classes =
-            follow(Api::<PriorityClass>::all(server()), all(), awaiting("priorityclasses"), store());
-        let api = Api::<Tolerant<PodDisruptionBudget>>::all(server());
-        let budgets = follow(api, all(), awaiting("poddisruptionbudgets"), TolerantStore(store()));
-        let namespaces =
-            guards.then(|| follow(Api::<Namespace>::all(server()), all(), awaiting("namespaces"), store()));
-        let namespaces = OptionFuture::from(namespaces);
+        watches.spawn(follow(Api::<PodWithRoom>::all(server()), live, awaiting("pods"), store()));
+        watches.spawn(follow(Api::<Node>::all(server()), all(), awaiting("nodes"), store()));
+        watches.spawn(follow(Api::<CSINode>::all(server()), all(), awaiting("csinodes"), store()));
+        let classes = Api::<PriorityClass>::all(server());
+        watches.spawn(follow(classes, all(), awaiting("priorityclasses"), store()));
+        let budgets = Api::<Tolerant<PodDisruptionBudget>>::all(server());
+        watches.spawn(follow(budgets, all(), awaiting("poddisruptionbudgets"), TolerantStore(store())));
+        if guards {
+            watches.spawn(follow(Api::<Namespace>::all(server()), all(), awaiting("namespaces"), store()));
+        }
         let listed = awaiting("the kinds of PodGroups");
         let store = move |kind| PodGroupStore { placement: self.clone(), kind };
         let groups = follow_groups(client, store, readiness, listed);
-        tokio::join!(pods, nodes, drivers, classes, budgets, namespaces, groups);
+        tokio::join!(watches.join_all(), groups);
     }
 }
 

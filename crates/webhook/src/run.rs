@@ -1,7 +1,8 @@
 //! Puts the parts of the webhook together.
 //!
 //! `main.rs` calls [`Args::run`]. All watches, servers and tasks run as branches of one `select!`:
-//! when one of them ends or fails, so does the process.
+//! when one of them ends or fails, so does the process. The busy watches are tasks behind their
+//! branch, so their events poll no other branch.
 
 use anyhow::ensure;
 use axum::Router;
@@ -12,6 +13,7 @@ use tenure_service::{
     admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals, spans,
     validity::CertificateEnds,
 };
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -66,8 +68,9 @@ impl Args {
         let configured = handlers.clone();
         let configured = reload.follow(move |config| configured.configure(config));
         let synced = readiness.awaiting("queues.scheduling.run.ai");
+        let mut queues = JoinSet::new();
+        queues.spawn(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         // boxed: this future is large, and would be part of every future around it
-        let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page, client.clone()).await?;
@@ -84,7 +87,7 @@ impl Args {
                     () = keep(manager, shutdown.clone()) => Ok(()),
                     result = Box::pin(self.tls.serve(router, authorities, (made, ends), readiness, shutdown)) => result,
                     result = admin => result,
-                    () = queues => Ok(()),
+                    _ = queues.join_all() => Ok(()),
                     () = definition => Ok(()),
                     () = kai => Ok(()),
                     () = following => Ok(()),
