@@ -165,8 +165,8 @@ impl Args {
         }
     }
 
-    /// Follows all objects and the kinds of owners, and measures the API server's clock, most of it
-    /// in tasks of their own. Never returns. A panic in a task resumes here.
+    /// Follows all objects and the kinds of owners, and measures the API server's clock. Each watch
+    /// is a task, and a panic in a task resumes here. Never returns.
     fn follow(&self, handles: &Handles, readiness: &ProcessReadiness) -> impl Future<Output = ()> + use<> {
         let Handles { client, cluster, clock, config, .. } = handles;
         let synced = readiness.awaiting("the API server's clock");

@@ -5,6 +5,10 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use futures::{
+    future::{FutureExt, LocalBoxFuture},
+    stream::{FuturesUnordered, StreamExt},
+};
 use parking_lot::Mutex;
 use tenure_policy::expiry::Scope;
 use tenure_service::{
@@ -53,14 +57,19 @@ impl Args {
         let work = async {
             let write = self.write(scope.exempt_namespaces.clone(), handles, shutdown);
             let act = self.act(scope, handles, shutdown);
-            tokio::join!(Box::pin(act), Box::pin(write));
+            run_all([act.boxed_local(), write.boxed_local()]).await;
             acted.cancel();
         };
         let work = async {
-            tokio::join!(work, events.run(lead, &acted));
+            run_all([work.boxed_local(), events.run(lead, &acted).boxed_local()]).await;
             done.cancel();
         };
-        tokio::join!(work, messages.run(lead, &acted), election.run(done.clone()));
+        run_all([
+            work.boxed_local(),
+            messages.run(lead, &acted).boxed_local(),
+            election.run(done.clone()).boxed_local(),
+        ])
+        .await;
     }
 
     /// Runs the controllers of expiries and of stamps until `shutdown`. A dry run has them, too.
@@ -72,7 +81,7 @@ impl Args {
         let (ends, notices) = (WorkQueue::new(limits), WorkQueue::new(limits));
         let expiry = ExpiryController { handles: handles(), pauser, ends, notices };
         let stamps = Stamps::new(handles());
-        tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown));
+        run_all([expiry.run(lead, shutdown).boxed_local(), stamps.run(lead, shutdown).boxed_local()]).await;
     }
 
     /// Runs the controllers that only write, until `shutdown`. Returns at once in a dry run.
@@ -105,19 +114,27 @@ impl Args {
         let limit = write_limit(WRITES_PER_SECOND, BURST);
         let reporter = StatusController { handles: handles(), version, limit, complaints };
         let usage = UsageCounter { handles: handles(), store };
-        tokio::join!(
-            evidence.run(lead, shutdown),
-            extensions.run(lead, shutdown),
-            terminations.run(lead, shutdown),
-            returns.run(lead, shutdown),
-            hand_backs.run(lead, shutdown),
-            pod_notices.run(lead, shutdown),
-            floor_marks.run(lead, shutdown),
-            history.run(lead, shutdown),
-            reporter.run(lead, shutdown),
-            usage.run(lead, shutdown),
-        );
+        run_all([
+            evidence.run(lead, shutdown).boxed_local(),
+            extensions.run(lead, shutdown).boxed_local(),
+            terminations.run(lead, shutdown).boxed_local(),
+            returns.run(lead, shutdown).boxed_local(),
+            hand_backs.run(lead, shutdown).boxed_local(),
+            pod_notices.run(lead, shutdown).boxed_local(),
+            floor_marks.run(lead, shutdown).boxed_local(),
+            history.run(lead, shutdown).boxed_local(),
+            reporter.run(lead, shutdown).boxed_local(),
+            usage.run(lead, shutdown).boxed_local(),
+        ])
+        .await;
     }
+}
+
+/// Runs controllers until all have ended. An event polls only the controllers that wait for it;
+/// `join!` would poll all of them.
+async fn run_all<'c>(controllers: impl IntoIterator<Item = LocalBoxFuture<'c, ()>>) {
+    let mut running: FuturesUnordered<_> = controllers.into_iter().collect();
+    while running.next().await.is_some() {}
 }
 
 /// Returns the limits of the two queues of expiries: ends and notices. One namespace gets at most
