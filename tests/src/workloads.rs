@@ -237,6 +237,18 @@ impl Namespace {
         answer(api.patch(&object.name_any(), &how, &Patch::Merge(patch)).await)
     }
 
+    /// Applies the operations of a JSON patch to an object, which the API server may refuse.
+    pub async fn try_json_patch(
+        &self,
+        object: &DynamicObject,
+        operations: &Value,
+    ) -> Result<DynamicObject, Box<Status>> {
+        let path = format!("{}/{}", self.api(object).await.resource_url(), object.name_any());
+        let request = Request::patch(path).header(CONTENT_TYPE, "application/json-patch+json");
+        let request = request.body(operations.to_string().into_bytes()).expect("a request");
+        answer(self.client.request(request).await)
+    }
+
     /// Merges a patch into a subresource of an object, such as `status`, which the API server may
     /// refuse.
     pub async fn try_patch_subresource(
