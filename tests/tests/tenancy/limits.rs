@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
@@ -13,8 +14,16 @@ use tenure_tests::{
 
 use crate::{
     access::{LABEL, RUNAI, await_refusal, seen_by, select, world},
-    references::{CROWD, crowd, pod, short},
+    references::pod,
 };
+
+/// The number of references to owners that a pod can have besides its own. A search among so many costs more than the API server
+/// allows an expression.
+const CROWD: usize = 84_600;
+
+/// The most references that a patch brings: a merge patch has at most 3 MiB, a JSON patch 10,000 operations.
+const MERGED: usize = 55_000;
+const ADDED: usize = 10_000;
 
 /// The objects that an API server takes and that policies search longest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,6 +174,32 @@ fn with_owner(mut object: Value, controls: bool) -> Value {
     let owner = json!({"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": controls});
     object["metadata"]["ownerReferences"] = json!([owner]);
     object
+}
+
+/// Adds references to so many owners, before an object's own: a search for the controller ends there. The API server removes
+/// references that are equal to others.
+async fn crowd(namespace: &Namespace, object: &DynamicObject, owners: usize) {
+    let owner = |number: usize| json!({"apiVersion": "a", "kind": "b", "name": "c", "uid": short(number)});
+    let own = object.owner_references().iter().map(|own| json!(own));
+    let owners: Vec<Value> = (0..owners).map(owner).chain(own).collect();
+    let (merged, added) = owners.split_at(owners.len().min(MERGED));
+    // managed fields would be longer than the references: the API server keeps none once they are reset
+    let merged = json!({"metadata": {"managedFields": [{}], "ownerReferences": merged}});
+    let mut crowded = namespace.patch(object, &merged).await;
+    for part in added.chunks(ADDED) {
+        let add = |owner: &Value| json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner});
+        let operations: Value = part.iter().map(add).collect();
+        crowded = namespace.try_json_patch(object, &operations).await.unwrap();
+    }
+    assert_eq!(crowded.owner_references().len(), owners.len());
+}
+
+/// Returns a text of three characters, the fewest for so many texts.
+fn short(number: usize) -> String {
+    let characters: Vec<char> = ('a'..='z').chain('A'..='Z').chain('0'..='9').collect();
+    let most = characters.len();
+    let places = [number / most / most, number / most, number];
+    places.map(|place| characters[place % most]).iter().collect()
 }
 
 /// Annotations with keys of three characters.

@@ -1,16 +1,12 @@
 //! Who names an owner must be allowed to own: references to controllers, by users with exactly given rights.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{
-    ResourceExt,
-    core::{DynamicObject, Status},
-};
+use kube::core::{DynamicObject, Status};
 use serde_json::{Value, json};
 use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,
-    tenant::Tenant,
     workloads::{Namespace, bare_pod, controller, distinct, owned, reference, workload},
 };
 use tokio::{join, sync::OnceCell};
@@ -202,54 +198,6 @@ async fn who_may_update_an_owner_or_its_finalizers_may_name_it() {
     foreign.create(&of_job("foreign")).await;
     let manager = seen_by(world, name, "system:kube-controller-manager", &[pods]).await;
     manager.create(&of_job("manager")).await;
-}
-
-/// The number of references to owners that a pod can have besides its own.
-pub const CROWD: usize = 84_600;
-
-/// The most references that a patch brings: a merge patch has at most 3 MiB, a JSON patch 10,000 operations.
-const MERGED: usize = 55_000;
-const ADDED: usize = 10_000;
-
-/// Returns a text of three characters, the fewest for so many texts.
-pub fn short(number: usize) -> String {
-    let characters: Vec<char> = ('a'..='z').chain('A'..='Z').chain('0'..='9').collect();
-    let most = characters.len();
-    let places = [number / most / most, number / most, number];
-    places.map(|place| characters[place % most]).iter().collect()
-}
-
-/// Adds references to so many owners, before an object's own: a search for the controller ends there. The API server removes
-/// references that are equal to others.
-pub async fn crowd(namespace: &Namespace, object: &DynamicObject, owners: usize) {
-    let owner = |number: usize| json!({"apiVersion": "a", "kind": "b", "name": "c", "uid": short(number)});
-    let own = object.owner_references().iter().map(|own| json!(own));
-    let owners: Vec<Value> = (0..owners).map(owner).chain(own).collect();
-    let (merged, added) = owners.split_at(owners.len().min(MERGED));
-    // managed fields would be longer than the references: the API server keeps none once they are reset
-    let merged = json!({"metadata": {"managedFields": [{}], "ownerReferences": merged}});
-    let mut crowded = namespace.patch(object, &merged).await;
-    for part in added.chunks(ADDED) {
-        let add = |owner: &Value| json!({"op": "add", "path": "/metadata/ownerReferences/-", "value": owner});
-        let operations: Value = part.iter().map(add).collect();
-        crowded = namespace.try_json_patch(object, &operations).await.unwrap();
-    }
-    assert_eq!(crowded.owner_references().len(), owners.len());
-}
-
-/// A search among so many references costs more than the API server allows an expression.
-#[tokio::test]
-async fn tens_of_thousands_of_owner_references_keep_no_other_write_from_a_pod() {
-    let world = off().await;
-    let tenant = &Tenant::new(world).await;
-    let admin = &tenant.as_admin();
-    await_policy(world, admin.name(), tenant.user()).await;
-    let mut pod = pod(admin.name(), "crowded");
-    pod["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "a/b", "kind": "C", "name": "c", "uid": "c", "controller": true}]);
-    let pod = admin.create(&pod).await;
-    crowd(admin, &pod, CROWD).await;
-    tenant.patch(&pod, &json!({"metadata": {"labels": {"a": "b"}}})).await;
 }
 
 #[tokio::test]
