@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use http::{Request, header::CONTENT_TYPE};
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,
     policies::keeper_user,
+    queues::send,
     workloads::{Namespace, workload},
 };
 
@@ -68,37 +70,48 @@ struct Writes<'w> {
 }
 
 impl Writes<'_> {
-    /// Has a user write, and returns whether that is accepted, and what kubectl says. No answer may be about a cost.
-    async fn write(&self, user: &str, command: &[&str], object: &Value) -> (bool, String) {
-        let user = format!("--as={user}");
-        let rights = [&*user, "--as-group=system:masters", "--namespace", self.admin.name()];
-        let command = [command, &rights[..]].concat();
-        // a busy machine takes longer for such objects than the API server allows a request
-        let output = eventually("an answer in time", 3 * DEADLINE, async || {
-            let output = self.world.cluster.kubectl_with_input(&command, &object.to_string()).await?;
-            Ok(Some(output)
-                .filter(|output| !output.stderr.contains("did not complete within requested timeout")))
-        });
-        let output = output.await.unwrap();
-        assert!(!output.stderr.contains("cost"), "{command:?}: {}", output.stderr);
-        (output.status.success(), output.stderr)
+    /// The path of an object, or of all of its kind, such as `api/v1` and `pods/name`.
+    fn path(&self, version: &str, object: &str) -> String {
+        format!("/{version}/namespaces/{}/{object}", self.admin.name())
     }
 
-    /// Has a user merge a patch into an object, given with a flag if it is a subresource of that.
-    async fn patch(&self, user: &str, object: &[&str], patch: &Value) {
-        let command = [&["patch", "--type=merge", "--patch-file=/dev/stdin"][..], object].concat();
-        let (is_accepted, answer) = self.write(user, &command, patch).await;
-        assert!(is_accepted, "{user} {object:?}: {answer}");
+    /// Has a user create an object or write a patch, and returns the refusal. Neither that nor a warning may be about a cost.
+    async fn write(&self, user: &str, method: &str, path: &str, body: &Value) -> Result<(), String> {
+        let client = self.world.cluster.client().unwrap();
+        let format = match method {
+            "POST" => "application/json",
+            _ if body.is_array() => "application/json-patch+json",
+            _ => "application/merge-patch+json",
+        };
+        // a busy machine takes longer for such objects than the API server allows a request
+        let answer = eventually("an answer in time", 3 * DEADLINE, async || {
+            let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, format);
+            let request =
+                request.header("Impersonate-User", user).header("Impersonate-Group", "system:masters");
+            let (warnings, answer) = Box::pin(send(&client, request, body)).await;
+            let is_late = |refusal: &String| refusal.contains("did not complete within requested timeout");
+            Ok((!answer.as_ref().is_err_and(is_late)).then_some((warnings, answer.map(drop))))
+        });
+        let (warnings, answer) = answer.await.unwrap();
+        let mut texts = warnings.iter().chain(answer.as_ref().err());
+        assert!(!texts.any(|text| text.contains("cost")), "{user} {path}: {warnings:?} {answer:?}");
+        answer
+    }
+
+    /// Has a user patch an object, or a subresource of it.
+    async fn patch(&self, user: &str, path: &str, change: &Value) {
+        let answer = self.write(user, "PATCH", path, change).await;
+        assert!(answer.is_ok(), "{user} {path}: {answer:?}");
     }
 
     /// Has those write a pod or a Job who write one: its tenant, the keeper, and the kubelet of a pod.
-    async fn patch_all(&self, kind: &str, name: &str, by_tenant: &Value) {
-        self.patch("person", &[kind, name], by_tenant).await;
+    async fn patch_all(&self, path: &str, by_tenant: &Value) {
+        self.patch("person", path, by_tenant).await;
         let noted = json!({"metadata": {"annotations": {"tenure.dev/acts": "a"}}});
-        self.patch(&keeper_user(), &[kind, name], &noted).await;
-        if kind == "pod" {
+        self.patch(&keeper_user(), path, &noted).await;
+        if path.contains("/pods/") {
             let status = json!({"status": {"message": "a"}});
-            self.patch("kubelet", &[kind, name, "--subresource=status"], &status).await;
+            self.patch("kubelet", &format!("{path}/status"), &status).await;
         }
     }
 
@@ -110,48 +123,51 @@ impl Writes<'_> {
             Worst::OwnedPod => {
                 let pod = admin.create(&with_owner(in_queue(pod(admin.name(), "owned")), true)).await;
                 crowd(admin, &pod, CROWD).await;
-                self.patch_all("pod", "owned", &json!({"metadata": {"labels": {"a": "b"}}})).await;
-                let path = format!("/metadata/ownerReferences/{CROWD}/uid");
-                let adopted = json!([{"op": "replace", "path": path, "value": "another"}]);
-                let command = ["patch", "pod", "owned", "--type=json", "--patch-file=/dev/stdin"];
+                let path = self.path("api/v1", "pods/owned");
+                self.patch_all(&path, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+                let uid = format!("/metadata/ownerReferences/{CROWD}/uid");
+                let adopted = json!([{"op": "replace", "path": uid, "value": "another"}]);
                 for user in ["person", "system:serviceaccount:kube-system:replicaset-controller"] {
-                    let (is_accepted, answer) = self.write(user, &command, &adopted).await;
-                    assert!(is_accepted, "{user}: {answer}");
+                    self.patch(user, &path, &adopted).await;
                 }
             }
             Worst::OwnedJob => {
                 let job = admin.create(&with_owner(in_queue(suspended(admin.name(), "owned")), false)).await;
                 // with more, the API server takes half a minute for a patch of a Job
                 crowd(admin, &job, 9_000).await;
-                self.patch_all("job", "owned", &json!({"spec": {"parallelism": 2}})).await;
+                let path = self.path("apis/batch/v1", "jobs/owned");
+                self.patch_all(&path, &json!({"spec": {"parallelism": 2}})).await;
             }
             Worst::AnnotatedPod => {
                 let mut pod = in_queue(pod(admin.name(), "annotated"));
                 // with the one of the patch, and with room for that
                 pod["metadata"]["annotations"] = annotations(9_998, &"x".repeat(20));
                 admin.create(&pod).await;
-                self.patch_all("pod", "annotated", &json!({"metadata": {"annotations": {"a": "b"}}})).await;
+                let path = self.path("api/v1", "pods/annotated");
+                self.patch_all(&path, &json!({"metadata": {"annotations": {"a": "b"}}})).await;
             }
             Worst::AnnotatedJob => {
                 let job = admin.create(&suspended(admin.name(), "annotated")).await;
                 // managed fields would be longer than the annotations
                 let annotated = json!({"managedFields": [{}], "annotations": annotations(50_000, "")});
                 admin.patch(&job, &json!({"metadata": annotated})).await;
-                self.patch_all("job", "annotated", &json!({"spec": {"parallelism": 2}})).await;
+                let path = self.path("apis/batch/v1", "jobs/annotated");
+                self.patch_all(&path, &json!({"spec": {"parallelism": 2}})).await;
             }
             Worst::Group => {
                 let (version, spec) = (format!("{RUNAI}/v2alpha2"), json!({"queue": long, "minMember": 1}));
                 let group = fixtures::object(&version, "PodGroup", admin.name(), "long", &spec);
-                let (is_accepted, answer) = self.write("person", &["create", "-f", "-"], &group).await;
-                assert!(!is_accepted && answer.contains("spec.queue: Too long"), "{answer}");
+                let path = self.path(&format!("apis/{version}"), "podgroups?fieldValidation=Strict");
+                let refused = self.write("person", "POST", &path, &group).await.unwrap_err();
+                assert!(refused.contains("spec.queue: Too long"), "{refused}");
             }
             Worst::T9kJob => {
                 fixtures::install(world, fixtures::definitions("batch.tensorstack.dev")).await;
                 let spec = json!({"scheduler": {"t9kScheduler": {"queue": long}}});
                 let version = "batch.tensorstack.dev/v1beta1";
                 let job = fixtures::object(version, "GenericJob", admin.name(), "long", &spec);
-                let (is_accepted, answer) = self.write("person", &["create", "-f", "-"], &job).await;
-                assert!(is_accepted, "{answer}");
+                let path = self.path(&format!("apis/{version}"), "genericjobs?fieldValidation=Strict");
+                self.write("person", "POST", &path, &job).await.unwrap();
             }
             Worst::Any => {}
         }
@@ -228,10 +244,10 @@ async fn no_object_of_a_tenant_has_a_policy_cost_more_than_the_api_server_allows
     world.label_namespace(name, "queue", "required").await;
     await_refusal(&person, &pod(name, "probe"), "must name a queue").await;
     let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}});
+    let path = writes.path("api/v1", "configmaps?dryRun=All");
     eventually("the policy of the accounts to be enforced", DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        let (_, answer) = writes.write(&keeper_user(), &create, &probe).await;
-        Ok(answer.contains("doesn't do that").then_some(()))
+        let refused = writes.write(&keeper_user(), "POST", &path, &probe).await.err();
+        Ok(refused.filter(|refusal| refusal.contains("doesn't do that")).map(drop))
     })
     .await
     .unwrap();
