@@ -1,7 +1,14 @@
 //! Who names an owner must be allowed to own: references to controllers, by users with exactly given rights.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{DynamicObject, Status};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, ResourceExt,
+    api::ListParams,
+    core::{DynamicObject, Status},
+};
 use serde_json::{Value, json};
 use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
@@ -200,6 +207,12 @@ async fn who_may_update_an_owner_or_its_finalizers_may_name_it() {
     manager.create(&of_job("manager")).await;
 }
 
+/// True if one of these objects has an owner of this kind, with a name that begins so.
+fn has_owner(objects: &[impl ResourceExt], owner: &str) -> bool {
+    let mut owners = objects.iter().flat_map(ResourceExt::owner_references);
+    owners.any(|of| format!("{} {}", of.kind, of.name).starts_with(owner))
+}
+
 #[tokio::test]
 async fn controllers_of_kubernetes_make_their_pods() {
     let world = off().await;
@@ -222,11 +235,9 @@ async fn controllers_of_kubernetes_make_their_pods() {
     set["spec"]["selector"] = json!({"app": "controller"});
     set["spec"]["template"]["metadata"]["labels"]["app"] = json!("controller");
     namespace.create(&set).await;
-    let owned = async |resource: &str| {
-        let path = "-o=jsonpath={range .items[*].metadata.ownerReferences[*]}{.kind} {.name}{\"\\n\"}{end}";
-        let get = ["get", resource, "-n", namespace.name(), path];
-        world.cluster.kubectl(&get).await?.success()
-    };
+    let client = world.cluster.client().unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace.name());
+    let jobs: Api<Job> = Api::namespaced(client, namespace.name());
     let expected = [
         "ReplicaSet real-",
         "StatefulSet real",
@@ -236,8 +247,10 @@ async fn controllers_of_kubernetes_make_their_pods() {
         "ReplicationController real",
     ];
     let all = async || {
-        let (pods, jobs) = (owned("pods").await?, owned("jobs").await?);
-        Ok((expected.iter().all(|owner| pods.contains(owner)) && jobs.contains("CronJob cron")).then_some(()))
+        let pods = pods.list(&ListParams::default()).await?.items;
+        let jobs = jobs.list(&ListParams::default()).await?.items;
+        let are_made = expected.iter().all(|owner| has_owner(&pods, owner));
+        Ok((are_made && has_owner(&jobs, "CronJob cron")).then_some(()))
     };
     // a CronJob acts once a minute
     eventually("pods of each controller", 3 * DEADLINE, all).await.unwrap();
