@@ -15,6 +15,20 @@ use crate::server::{Health, ServerProcess, flag};
 /// The names that pods may have in `schedulerName`. One kube-scheduler serves them all.
 pub const SCHEDULERS: [&str; 3] = ["default-scheduler", "t9k-scheduler", "kai-scheduler"];
 
+/// Controllers of Kubernetes that would have nothing to do. At its start each asks for an account
+/// and a token of its own, and lists what it watches.
+const IDLE_CONTROLLERS: [&str; 9] = [
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "endpoints-controller",
+    "endpointslice-mirroring-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-expander-controller",
+    "ttl-controller",
+];
+
 /// The input of every server's flags.
 pub(crate) struct ServerPlan<'a> {
     pub(crate) binaries: &'a Binaries,
@@ -100,6 +114,7 @@ impl ServerPlan<'_> {
             // without this the controllers may do nothing at all, and the manager is healthy
             // nevertheless
             flag("use-service-account-credentials", "true"),
+            flag("controllers", format!("*,-{}", IDLE_CONTROLLERS.join(",-"))),
             flag("leader-elect", "false"),
             // with the defaults its start alone takes five seconds
             flag("kube-api-qps", "500"),
