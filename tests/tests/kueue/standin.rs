@@ -2,16 +2,19 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anyhow::Result;
+use futures::{Stream, StreamExt, stream::select};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
+    runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
 use tenure_tests::{
@@ -20,8 +23,8 @@ use tenure_tests::{
 };
 use tokio::task::JoinHandle;
 
-/// Between two looks at all that there is.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The longest time between two looks at all that there is: one may fail, and Workloads may not be served yet.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// In the place of Kueue, for one namespace and a quota of one Job. It makes a Workload of each Job that names a
 /// `LocalQueue`; admits the oldest active one when nothing else runs; sets a suspended Job going whose Workload is
@@ -43,9 +46,13 @@ impl Kueue {
             starts: Arc::clone(&starts),
         };
         let task = tokio::spawn(async move {
+            let mut changes = pin!(controller.changes());
             let mut ticks = tokio::time::interval(POLL_INTERVAL);
             loop {
-                ticks.tick().await;
+                tokio::select! {
+                    _ = changes.next() => {}
+                    _ = ticks.tick() => {}
+                }
                 // what changes under its hands is looked at again
                 let _ = controller.reconcile().await;
             }
@@ -140,6 +147,14 @@ impl Controller {
 
     fn workloads(&self) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &self.workloads)
+    }
+
+    /// The changes of Jobs and Workloads.
+    fn changes(&self) -> impl Stream<Item = ()> {
+        let of = |objects: Api<DynamicObject>| {
+            watcher(objects, watcher::Config::default()).default_backoff().map(drop)
+        };
+        select(of(self.jobs()), of(self.workloads()))
     }
 
     async fn reconcile(&self) -> Result<()> {
