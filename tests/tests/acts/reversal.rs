@@ -135,7 +135,7 @@ async fn undo_each_pause(namespace: &Namespace, owner: &DynamicObject) {
         if namespace.field(owner, "spec.replicas").await == json!(0) && namespace.pods().await.is_empty() {
             namespace.apply(&going).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
