@@ -9,7 +9,7 @@ use kube::{
     core::{DynamicObject, Status},
 };
 
-use crate::World;
+use crate::{World, workloads::Namespace};
 
 /// The user of kube-scheduler.
 pub const SCHEDULER: &str = "system:kube-scheduler";
@@ -43,6 +43,11 @@ impl Asker {
     /// Returns kube-scheduler, with its own rights.
     pub async fn scheduler(world: &World) -> Self {
         Self::new(world, SCHEDULER, &[]).await
+    }
+
+    /// Looks into a namespace with this user's rights.
+    pub fn sees(&self, namespace: &str) -> Namespace {
+        Namespace::seen_by(self.client.clone(), namespace)
     }
 
     /// Asks for the eviction of a pod by plain HTTP. Returns the status and the header

@@ -642,9 +642,9 @@ async fn roles_of_the_example_do_what_its_comment_says() {
 async fn expressions_of_the_policies_fit_what_they_look_at() {
     let world = up().await;
     for name in ["tenure-delegation", "tenure-delegation-children"] {
-        let get = ["get", "validatingadmissionpolicy", name, "-o=jsonpath={.status}"];
+        let policies = "validatingadmissionpolicies.v1.admissionregistration.k8s.io";
         let checked = async || {
-            let status = world.cluster.kubectl(&get).await?.success()?;
+            let status = queues::read(&world.cluster, policies, name).await["status"].to_string();
             Ok(Some(status).filter(|status| status.contains("observedGeneration")))
         };
         let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();

@@ -3,7 +3,13 @@
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, tenant::Tenant, workloads::Namespace};
+use tenure_tests::{
+    DEADLINE,
+    asker::{Asker, MASTERS, SCHEDULER},
+    queues,
+    tenant::Tenant,
+    workloads::Namespace,
+};
 use tokio::join;
 
 use crate::{KINDS, assert_untouched, await_ended, bound, down, group, in_both, pod, references};
@@ -166,12 +172,11 @@ async fn no_subresource_is_a_way_around() {
             patch["metadata"] = metadata.clone();
             patch
         };
-        let status = moved(json!({"status": {"message": "a"}})).to_string();
+        let status = moved(json!({"status": {"message": "a"}}));
         // an administrator by group alone
-        let admin = ["--as=person", "--as-group=system:masters", "--namespace", tenant.name()];
-        let patched = [&["patch", "pod", "pod", "--subresource=status", "--type=merge", "-p", &status], &admin[..]].concat();
-        let refused = world.cluster.kubectl(&patched).await.unwrap();
-        assert!(refused.stderr.contains("must stay \"long\""), "{refused:?}");
+        let admin = Asker::new(world, "person", &[MASTERS]).await.sees(tenant.name());
+        let refused = admin.try_patch_subresource(&pod, "status", &status).await.unwrap_err();
+        assert!(refused.message.contains("must stay \"long\""), "{}", refused.message);
         let container = json!([{"name": "main", "image": "example.com/image", "resources": {"limits": {}}}]);
         for (subresource, more) in [
             ("ephemeralcontainers", json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "example.com/image"}]}})),
@@ -199,20 +204,14 @@ async fn trusted_writer_moves_what_runs_and_other_administrators_do_not() {
     in_both(async |world| {
         let tenant = &Tenant::new(world).await;
         let pod = bound(tenant, "pod", &json!({"kai.scheduler/queue": "long"}), &json!({})).await;
-        let label =
-            ["label", "pod", "pod", "--overwrite", "kai.scheduler/queue=other", "--namespace", tenant.name()];
-        let node = "system:node:node-1";
-        for (user, group) in [
-            ("person", "system:masters"),
-            (node, "system:masters"),
-            ("system:kube-scheduler", "system:masters"),
-        ] {
-            let (user, group) = (format!("--as={user}"), format!("--as-group={group}"));
-            let refused = world.cluster.kubectl(&[&label[..], &[&user, &group]].concat()).await.unwrap();
-            assert!(refused.stderr.contains("must stay \"long\""), "{refused:?}");
+        let other = patch("labels", "kai.scheduler/queue", &json!("other"));
+        for user in ["person", "system:node:node-1", SCHEDULER] {
+            let user = Asker::new(world, user, &[MASTERS]).await.sees(tenant.name());
+            let refused = user.try_patch(&pod, &other).await.unwrap_err();
+            assert!(refused.message.contains("must stay \"long\""), "{}", refused.message);
         }
         let admin = Namespace::of(world, tenant.name());
-        let moved = admin.patch(&pod, &patch("labels", "kai.scheduler/queue", &json!("other"))).await;
+        let moved = admin.patch(&pod, &other).await;
         assert_eq!(moved.labels()["kai.scheduler/queue"], "other");
     })
     .await;
@@ -223,9 +222,9 @@ async fn expressions_of_the_policies_fit_what_they_look_at() {
     let world = down().await;
     for policy in ["bound-pods", "podgroup-queues", "require-queue"] {
         let name = format!("tenure-{policy}");
-        let get = ["get", "validatingadmissionpolicy", &name, "-o=jsonpath={.status}"];
+        let policies = "validatingadmissionpolicies.v1.admissionregistration.k8s.io";
         let checked = async || {
-            let status = world.cluster.kubectl(&get).await?.success()?;
+            let status = queues::read(&world.cluster, policies, &name).await["status"].to_string();
             Ok(Some(status).filter(|status| status.contains("observedGeneration")))
         };
         let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();

@@ -4,7 +4,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, World, tenant::Tenant};
+use tenure_tests::{
+    DEADLINE, World,
+    asker::{Asker, MASTERS},
+    tenant::Tenant,
+};
 
 use crate::{KINDS, QUEUE_LABELS, await_ended, bound, down, group, in_both, pod, up};
 
@@ -203,11 +207,9 @@ async fn annotations_of_a_pod_leave_room_for_its_evidence() {
         let more = json!({"metadata": {"annotations": {"a": ""}}});
         let refused = tenant.try_patch(&full, &more).await.unwrap_err();
         assert!(refused.message.ends_with(words), "{}", refused.message);
-        let more = more.to_string();
-        let status = ["patch", "pod", "full", "--subresource=status", "--type=merge", "-p", &more];
-        let admin = ["--as=person", "--as-group=system:masters", "--namespace", tenant.name()];
-        let refused = world.cluster.kubectl(&[&status[..], &admin[..]].concat()).await.unwrap();
-        assert!(refused.stderr.contains(words), "{refused:?}");
+        let admin = Asker::new(world, "person", &[MASTERS]).await.sees(tenant.name());
+        let refused = admin.try_patch_subresource(&full, "status", &more).await.unwrap_err();
+        assert!(refused.message.contains(words), "{}", refused.message);
         tenant.patch(&full, &json!({"metadata": {"labels": {"app": "b"}}})).await;
         await_evidence(tenant, &full, &json!({"queues": {"scheduling.run.ai": "long"}})).await;
     })
