@@ -13,6 +13,7 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
+use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
@@ -48,6 +49,8 @@ pub struct PausedOwners {
     workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which the owners are due to come back.
     order: BTreeSet<(Timestamp, Uid)>,
+    /// The owners whose next try to get ready has a time, by the queue of their record.
+    requeued: BTreeSet<(Family, ArcStr, Uid)>,
     /// The time of the last call of `due`.
     asked: Timestamp,
 }
@@ -99,6 +102,7 @@ impl PausedOwners {
         self.delete(uid);
         self.workloads.extend((root != uid).then_some((root, uid)));
         self.order.extend(paused.due().map(|at| (at, uid)));
+        self.requeued.extend(paused.requeued_in().map(|(family, queue)| (family, queue, uid)));
         self.by_uid.insert(uid, paused);
     }
 
@@ -114,6 +118,9 @@ impl PausedOwners {
         }
         if let Some(at) = paused.due() {
             self.order.remove(&(at, uid));
+        }
+        if let Some((family, queue)) = paused.requeued_in() {
+            self.requeued.remove(&(family, queue, uid));
         }
     }
 
@@ -185,14 +192,13 @@ impl PausedOwners {
     pub fn waiting<'p>(
         &'p self,
         owners: &'p OwnerRecords,
-        (family, queue): (Family, &'p str),
+        (family, queue): (Family, &'p ArcStr),
     ) -> impl Iterator<Item = (Uid, &'p Paused)> {
-        let of_queue = move |paused: &Paused| paused.rules_of() == family && paused.queue == queue;
+        let [first, last] = [Uid::MIN, Uid::MAX].map(|uid| (family, queue.clone(), uid));
+        let of_queue = self.requeued.range(first..=last).map(|(.., uid)| *uid);
+        let of_queue = of_queue.filter_map(move |uid| Some((uid, self.by_uid.get(&uid)?)));
         // any user can write records: to climb the owners of each would take long
-        let waits = move |paused: &Paused| {
-            paused.waits(self.asked) && of_queue(paused) && self.is_topmost(paused, owners)
-        };
-        self.by_uid.iter().filter(move |(_, paused)| waits(paused)).map(|(uid, paused)| (*uid, paused))
+        of_queue.filter(move |(_, paused)| paused.waits(self.asked) && self.is_topmost(paused, owners))
     }
 
     /// Lets an owner come back at `at`, before its own time, since the workload `left` has left.
@@ -380,6 +386,35 @@ mod tests {
         assert_eq!(queues(&world), ["a"]);
         world.apply("above", &json!({}), None);
         assert_eq!(queues(&world), ["b"]);
+    }
+
+    #[test]
+    fn an_owner_waits_in_the_queue_of_its_record_until_its_own_time() {
+        let mut world = World::new();
+        let noted = |reason: &str, queue: &str| {
+            let mut record: Value = serde_json::from_str(&record(queue, None)).unwrap();
+            record["reason"] = json!(reason);
+            let requeue = r#"{"count": 1, "requeueAt": "2026-01-02T03:14:05Z"}"#;
+            json!({"tenure.dev/paused": record.to_string(), "tenure.dev/requeue-state": requeue})
+        };
+        let waiting = |world: &World, queue: &str| {
+            let queue = ArcStr::from(queue);
+            world
+                .paused
+                .waiting(&world.owners, (Family::Runai, &queue))
+                .map(|(uid, _)| uid)
+                .collect::<Vec<_>>()
+        };
+        let uid = Uid::of("unready");
+        world.apply("unready", &noted("PodsReadyTimeout", "a"), None);
+        world.apply("overdue", &noted("MaxDurationExceeded", "a"), None);
+        assert_eq!((waiting(&world, "a"), waiting(&world, "b")), (vec![uid], vec![]));
+        world.apply("unready", &noted("PodsReadyTimeout", "b"), None);
+        assert_eq!((waiting(&world, "a"), waiting(&world, "b")), (vec![], vec![uid]));
+        world.paused.asked = "2026-01-02T03:14:05Z".parse().unwrap();
+        assert_eq!(waiting(&world, "b"), []);
+        world.apply("unready", &json!({}), None);
+        assert!(world.paused.requeued.is_empty());
     }
 
     #[test]

@@ -105,9 +105,16 @@ impl Paused {
         self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
     }
 
-    /// True if the owner waits until after `now` for its next try to get ready, and may be called
-    /// earlier.
+    /// Returns the queue in which the owner may be called back early, by its family and name. None:
+    /// it was paused for another reason, or its return has no time.
+    pub(super) fn requeued_in(&self) -> Option<(Family, ArcStr)> {
+        let is_requeued = self.was_unready && matches!(self.returns, Return::Requeue(_));
+        is_requeued.then(|| (self.rules_of(), self.queue.clone()))
+    }
+
+    /// True if the owner, which is [requeued](Self::requeued_in), waits until after `now` and hasn't
+    /// been called yet.
     pub(super) fn waits(&self, now: Timestamp) -> bool {
-        self.was_unready && self.early.is_none() && matches!(self.returns, Return::Requeue(at) if at > now)
+        self.early.is_none() && self.returns.at().is_some_and(|at| at > now)
     }
 }
