@@ -12,7 +12,13 @@ use jiff::Timestamp;
 use tenure_service::log::{cut, of_callers};
 use tracing::info;
 
-use crate::{Metrics, Mutator, Validator, admission_review::Request, convert, large, metrics::ReviewResult};
+use crate::{
+    Metrics, Mutator, Validator,
+    admission_review::Request,
+    convert,
+    large::{self, Unread},
+    metrics::ReviewResult,
+};
 
 pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
@@ -24,7 +30,8 @@ pub(crate) use gate::{HttpRefusal, LARGE_BYTES, ReceivedBody, RequestTurn, limit
 /// two. Conversions have bounds of their own.
 pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &LargeBodies) -> Router {
     let conversion = convert::router(metrics.clone());
-    let too_large = middleware::from_fn_with_state((metrics.clone(), None), large::answer);
+    let unread = Unread { metrics: metrics.clone(), admitted: None, is_logged: || of_callers() };
+    let too_large = middleware::from_fn_with_state(unread, large::answer);
     let reviews = Router::new()
         .route("/validate", post(validate))
         .route("/mutate", post(mutate).route_layer(too_large))

@@ -14,7 +14,6 @@ use axum::{
     response::Response,
 };
 use http_body_util::BodyExt;
-use tenure_service::log::of_callers;
 use tracing::info;
 
 use crate::{
@@ -27,13 +26,21 @@ use crate::{
 /// kind and the version of the review.
 const START_BYTES: usize = 256;
 
-/// The metrics, and the meaning of an admission without a reading, which begins the warning for the
-/// user. None: reviews are refused.
-pub type Unread = (Metrics, Option<&'static str>);
+/// What a route answers to reviews that are too large to be read.
+#[derive(Clone)]
+pub struct Unread {
+    pub metrics: Metrics,
+    /// The meaning of an admission without a reading, which begins the warning for the user. None:
+    /// reviews are refused.
+    pub admitted: Option<&'static str>,
+    /// True if one more line about such reviews may be logged. Each route has a limit of its own.
+    pub is_logged: fn() -> bool,
+}
 
 /// Answers a request whose announced length exceeds [`MAX_BODY_BYTES`]: only the uid is read.
 /// Passes all other requests on. Without a readable uid the answer is 413.
-pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request, next: Next) -> Response {
+pub async fn answer(State(unread): State<Unread>, request: Request, next: Next) -> Response {
+    let Unread { metrics, admitted, is_logged } = unread;
     let too_large = announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64);
     let Some(bytes) = too_large else { return next.run(request).await };
     let start = pass_over(request.into_body(), usize::MAX).await;
@@ -42,7 +49,7 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
         return reject(&metrics, (StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into()));
     };
     metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
-    if of_callers() {
+    if is_logged() {
         let is_admitted = admitted.is_some();
         info!(bytes, is_admitted, "Got an object that is too large to be reviewed");
     }

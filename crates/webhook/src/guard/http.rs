@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use tenure_service::log::of_callers;
 use tokio::task::spawn_blocking;
 use tracing::error;
 
@@ -18,7 +19,7 @@ use super::{Guard, GuardResponse};
 use crate::{
     Metrics,
     http::{LargeBodies, ReceivedBody, answer, json, limited},
-    large,
+    large::{self, Unread},
 };
 
 /// The warning for each review if the guard is off.
@@ -30,7 +31,8 @@ const UNREAD: &str = "tenure: the pod isn't guarded";
 /// Returns the route for deletions and evictions. Without a guard, the route admits all of them
 /// with a warning.
 pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large = middleware::from_fn_with_state((metrics.clone(), Some(UNREAD)), large::answer);
+    let unread = Unread { metrics: metrics.clone(), admitted: Some(UNREAD), is_logged: || of_callers() };
+    let too_large = middleware::from_fn_with_state(unread, large::answer);
     let route = Router::new().route("/guard", post(review).route_layer(too_large));
     limited(route.with_state(Arc::new((guard, metrics))), bodies)
 }

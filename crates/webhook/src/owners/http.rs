@@ -12,7 +12,7 @@ use crate::{
     Metrics,
     admission_review::{self, Request},
     http::{LargeBodies, ReceivedBody, json, limited, read, reject},
-    large,
+    large::{self, Unread},
     metrics::ReviewResult,
 };
 
@@ -25,7 +25,8 @@ const UNREAD: &str = "tenure: not compared with the ceiling, which holds all the
 
 /// Returns the route for owners. Without `answers`, the route admits all owners with a warning.
 pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large = middleware::from_fn_with_state((metrics.clone(), Some(UNREAD)), large::answer);
+    let unread = Unread { metrics: metrics.clone(), admitted: Some(UNREAD), is_logged: || of_callers() };
+    let too_large = middleware::from_fn_with_state(unread, large::answer);
     let route = Router::new().route("/owners", post(review).route_layer(too_large));
     limited(route.with_state(Arc::new((answers, metrics))), bodies)
 }
