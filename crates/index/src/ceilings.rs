@@ -268,11 +268,10 @@ impl CeilingIndex {
     /// without one. If several pods run, the least allowance counts.
     pub fn requested_run(&mut self, namespace: &str, workload: Uid, asked: Timestamp) -> RequestedRun {
         self.reschedule();
-        // the same owner as that whose grants count for the pod
-        let root = |pod: &ManagedPod| self.objects.owners.root_by_kind(pod.controller);
-        let below = self.pods_under(namespace, workload).filter(|(_, pod)| root(pod) == Some(workload));
-        let mut uids: Vec<Uid> = below.map(|(uid, _)| uid).collect();
-        let is_alone = |pod: &&ManagedPod| pod.namespace == namespace && root(pod).is_none();
+        let mut uids: Vec<Uid> = self.pods_of(namespace, workload).map(|(uid, _)| uid).collect();
+        let owners = &self.objects.owners;
+        let is_alone =
+            |pod: &&ManagedPod| pod.namespace == namespace && owners.root(pod.controller).is_none();
         uids.extend(self.reader.deadlines.get(workload).filter(is_alone).map(|_| workload));
         let Self { objects, reader: Ceilings { deadlines, .. } } = self;
         let running = uids.into_iter().filter_map(|uid| {

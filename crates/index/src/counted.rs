@@ -11,8 +11,7 @@
 //! - Which pods does one act serve? Those of the controller that the pods name, since the owners
 //!   above it are only known for certain once they are read; else the pod:
 //!   [`DueKey`](crate::DueKey).
-//! - To which pods is time granted? Those of the root owner, found through kinds that make each other;
-//!   else the pod: [`OwnerRecords::root_by_kind`].
+//! - To which pods is time granted? Those of the root owner; else the pod: [`OwnerRecords::root`].
 
 use arcstr::ArcStr;
 

@@ -198,32 +198,16 @@ impl OwnerRecords {
         iter::successors(controller, above).take(MAX_DEPTH)
     }
 
-    /// Returns the topmost ancestor that can be paused, as far as the ancestors are known.
+    /// Returns the topmost ancestor of a pod that can be paused, as far as the ancestors are known.
+    /// The climb ends at an owner whose controller doesn't make objects of the kind below it, as
+    /// the climb of a pause does: any user may name any owner.
     pub fn root(&self, controller: Option<Controller>) -> Option<Uid> {
-        self.topmost(controller, |_, _| true)
-    }
-
-    /// Returns the topmost ancestor that can be paused on a path on which each owner's controller
-    /// makes objects of the kind below it. Any user may name any owner, but a controller gives up
-    /// only objects that it would own.
-    pub fn root_by_kind(&self, controller: Option<Controller>) -> Option<Uid> {
-        let may_own = |kind, below| self.makers.as_ref().is_none_or(|makers| makers.may_own(kind, below));
-        self.topmost(controller, may_own)
-    }
-
-    /// Climbs from a controller, as long as `may_own(kind, below)` holds, to the topmost ancestor
-    /// that can be paused.
-    fn topmost(
-        &self,
-        controller: Option<Controller>,
-        may_own: impl Fn(KindHash, Option<KindHash>) -> bool,
-    ) -> Option<Uid> {
         let (mut root, mut below) = (None, None);
         for Controller { uid, kind } in self.ancestors(controller) {
-            if !may_own(kind, below) {
+            if self.makers.as_ref().is_some_and(|makers| !makers.may_own(kind, below)) {
                 break;
             }
-            below = self.makers.as_ref().map_or(Some(kind), |makers| makers.below(kind));
+            below = self.makers.as_ref().and_then(|makers| makers.below(kind));
             root = self.pausable.contains(&kind).then_some(uid).or(root);
         }
         root

@@ -136,8 +136,9 @@ impl PausedOwners {
     }
 
     fn is_topmost(&self, paused: &Paused, owners: &OwnerRecords) -> bool {
-        let is_own = pause::is_own(paused.says_whose, || owners.root(paused.controller).is_some());
-        is_own && !owners.ancestors(paused.controller).any(|above| self.has(above.uid))
+        let above = || owners.ancestors(paused.controller);
+        let is_own = pause::is_own(paused.says_whose, || above().any(|above| owners.is_pausable(above)));
+        is_own && !above().any(|above| self.has(above.uid))
     }
 
     /// Returns the owners that stay paused until a person resumes them and whose controller is of
@@ -266,6 +267,7 @@ mod tests {
         fn new() -> Self {
             let mut world = Self::default();
             world.owners.set_pausable(world.kinds.pausable(&OwnerTable::default()));
+            world.owners.makers = Some(world.kinds.makers());
             world
         }
 

@@ -328,7 +328,7 @@ fn extension(
     if objects.grants.is_empty() || allowance.is_none() {
         return SignedDuration::ZERO;
     }
-    let workload = objects.owners.root_by_kind(pod.controller).unwrap_or(uid);
+    let workload = objects.owners.root(pod.controller).unwrap_or(uid);
     let granted = |began| objects.grants.of(workload, &pod.namespace, began);
     began.map(|began| allowance.total(granted(began))).unwrap_or_default()
 }

@@ -58,7 +58,7 @@ impl World {
         self.0.apply_group(kind, &group);
     }
 
-    /// A Deployment, or what one controls, that was paused in a queue.
+    /// A `StatefulSet`, or what one controls, that was paused in a queue.
     fn paused(&mut self, uid: &str, queue: &str, group: Option<&str>, controller: Option<&str>) {
         self.paused_in("ns", uid, queue, group, controller);
     }
@@ -75,7 +75,7 @@ impl World {
             "reason": "MaxDurationExceeded", "at": at(0), "queue": queue, "queueGroup": group,
             "field": "spec.replicas", "value": 0, "previousValue": 2,
         });
-        let above = controller.map(deployment);
+        let above = controller.map(set);
         let mut metadata = json!({
             "name": uid, "uid": uid, "namespace": namespace, "ownerReferences": above.into_iter().collect::<Vec<_>>(),
             "annotations": {"tenure.dev/paused": record.to_string()},
@@ -103,8 +103,8 @@ impl World {
     }
 }
 
-fn deployment(uid: &str) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": uid, "uid": uid, "controller": true})
+fn set(uid: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": uid, "uid": uid, "controller": true})
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_workload_counts_once_however_many_pods_it_has_and_in_the_leaf_that_it_names
 #[test]
 fn the_pods_of_an_owner_count_once_running_or_paused() {
     let mut world = World::new(&[("a", json!({"preemptMinRuntime": "30s"})), ("b", json!({}))]);
-    let of = |owner: &str, queue: &str| json!({"labels": {"kai.scheduler/queue": queue}, "ownerReferences": [deployment(owner)]});
+    let of = |owner: &str, queue: &str| json!({"labels": {"kai.scheduler/queue": queue}, "ownerReferences": [set(owner)]});
     for (uid, started) in [("1", 0), ("2", 10), ("3", 0)] {
         world.pod_with(uid, &of("one", "a"), Some(started));
     }
@@ -267,8 +267,7 @@ fn what_is_paused_counts_in_its_queue_unless_it_runs_again() {
     world.paused("of no queue", "gone", RUNAI, None);
     world.paused_in("elsewhere", "two", "b", RUNAI, None);
     assert_eq!((world.counts("a", 0), world.counts("b", 0)), ([0, 0, 1, 1], [0, 0, 1, 0]));
-    let pod =
-        |uid: &str| json!({"labels": {"kai.scheduler/queue": "a"}, "ownerReferences": [deployment(uid)]});
+    let pod = |uid: &str| json!({"labels": {"kai.scheduler/queue": "a"}, "ownerReferences": [set(uid)]});
     world.pod_with("1", &pod("one"), None);
     assert_eq!(world.counts("a", 0), [0, 0, 0, 1], "it will run again");
     world.pod_with("2", &pod("other"), Some(0));
@@ -300,7 +299,7 @@ fn pods_of_a_daemon_set_are_no_workloads() {
 fn a_daemon_set_that_owns_a_pod_beside_its_controller_hides_no_workload() {
     let mut world = World::new(&[("a", json!({"maxDuration": "100s"}))]);
     let beside = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"});
-    let owners = json!([beside, deployment("one")]);
+    let owners = json!([beside, set("one")]);
     world.pod_with("1", &json!({"labels": {"kai.scheduler/queue": "a"}, "ownerReferences": owners}), Some(0));
     assert_eq!(world.counts("a", 9), [1, 0, 0, 0]);
     assert_eq!(world.report("a", 9).next_expiry, Some(at(100)));

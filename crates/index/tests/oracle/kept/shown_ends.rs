@@ -22,35 +22,36 @@ fn an_end_that_is_shown_goes_when_a_pod_without_one_begins_the_run() {
     ]);
 }
 
-/// Two pods of a Deployment, of which one is also of a Job below it and ends first.
-fn owners_with_a_job_below() -> (OwnerObj, Vec<Event>) {
-    let deployment = Some((OwnerKind::Deployment, 1));
-    let job = OwnerObj { uid: 2, kind: OwnerKind::Job, controller: deployment, ..OwnerObj::default() };
+/// Two pods of a thing, of which one is also of a thing below it and ends first.
+fn owners_with_one_below() -> (OwnerObj, Vec<Event>) {
+    let above = Some((OwnerKind::Thing, 1));
+    let below = OwnerObj { uid: 2, kind: OwnerKind::Thing, controller: above, ..OwnerObj::default() };
     let events = vec![
+        Event::Configure(ConfigObj { things: true, ..ConfigObj::default() }),
         Event::RunaiQueue(1, RunaiObj { ceiling: Some(500_000_000), ..RunaiObj::default() }),
-        Event::Owner(OwnerObj { uid: 1, kind: OwnerKind::Deployment, ..OwnerObj::default() }),
-        Event::Owner(job.clone()),
-        Event::Pod(PodObj { uid: 3, runai: Some(2), controller: deployment, ..PodObj::default() }),
+        Event::Owner(OwnerObj { uid: 1, kind: OwnerKind::Thing, ..OwnerObj::default() }),
+        Event::Owner(below.clone()),
+        Event::Pod(PodObj { uid: 3, runai: Some(2), controller: above, ..PodObj::default() }),
         Event::Pod(PodObj {
             uid: 4,
             scheduled: Some(1_000),
             runai: Some(1),
-            controller: Some((OwnerKind::Job, 2)),
+            controller: Some((OwnerKind::Thing, 2)),
             ..PodObj::default()
         }),
     ];
-    (job, events)
+    (below, events)
 }
 
 #[test]
 fn an_end_that_is_shown_goes_when_an_owner_leaves_with_the_pod_that_ends_first() {
-    let (job, mut events) = owners_with_a_job_below();
+    let (below, mut events) = owners_with_one_below();
     events.extend([
         Event::Pass(61_000),
         Event::CheckEnds,
         Event::ShowEnd(0, EndShown::Written),
         Event::CheckEnds,
-        Event::Owner(OwnerObj { controller: None, ..job }),
+        Event::Owner(OwnerObj { controller: None, ..below }),
         Event::CheckEnds,
     ]);
     agrees(&events);
@@ -58,12 +59,12 @@ fn an_end_that_is_shown_goes_when_an_owner_leaves_with_the_pod_that_ends_first()
 
 #[test]
 fn an_end_that_is_shown_goes_when_owners_go_round_in_a_circle() {
-    let (_, mut events) = owners_with_a_job_below();
+    let (_, mut events) = owners_with_one_below();
     events.extend([
         Event::Owner(OwnerObj {
             uid: 5,
-            kind: OwnerKind::Job,
-            controller: Some((OwnerKind::Job, 2)),
+            kind: OwnerKind::Thing,
+            controller: Some((OwnerKind::Thing, 2)),
             ..OwnerObj::default()
         }),
         Event::Pass(61_000),
@@ -72,8 +73,8 @@ fn an_end_that_is_shown_goes_when_owners_go_round_in_a_circle() {
         Event::CheckEnds,
         Event::Owner(OwnerObj {
             uid: 1,
-            kind: OwnerKind::Deployment,
-            controller: Some((OwnerKind::Job, 5)),
+            kind: OwnerKind::Thing,
+            controller: Some((OwnerKind::Thing, 5)),
             ..OwnerObj::default()
         }),
         Event::CheckEnds,

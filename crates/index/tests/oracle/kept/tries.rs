@@ -104,9 +104,9 @@ fn a_workload_that_had_a_notice_at_one_point_gets_one_at_the_next() {
 
 #[test]
 fn the_first_end_of_an_owner_is_as_its_queues_say_also_while_an_act_on_its_pod_is_in_flight() {
-    let controller = Some((OwnerKind::Deployment, 7));
+    let controller = Some((OwnerKind::Job, 7));
     agrees(&[
-        Event::Owner(OwnerObj { uid: 7, ..OwnerObj::default() }),
+        Event::Owner(OwnerObj { uid: 7, kind: OwnerKind::Job, ..OwnerObj::default() }),
         queue(0, 1),
         Event::Pod(PodObj { controller, ..pod(1, Some(0)) }),
         Event::Pass(2_000),

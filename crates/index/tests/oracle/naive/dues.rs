@@ -365,7 +365,7 @@ impl Naive {
         let created = (pod.created * MILLI).min(since.unwrap_or(Nanos::MAX));
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| created + ceiling);
-        let workload = self.root_by_kind(pod.controller).unwrap_or(pod.uid);
+        let workload = self.root(pod.controller).unwrap_or(pod.uid);
         // what a tenant may have noted on the pod brings no grant of before it was scheduled
         let began = start.into_iter().chain(pod.scheduled()).chain(pod.scheduled().and(bound.since)).min();
         let allowed = self.allowed(pod);

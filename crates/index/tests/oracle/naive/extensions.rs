@@ -72,7 +72,7 @@ impl Naive {
 
     pub fn requested(&self, of: &ExtensionObj) -> Requested {
         let pods = self.kept().filter(|pod| {
-            let workload = self.root_by_kind(pod.controller).unwrap_or(pod.uid);
+            let workload = self.root(pod.controller).unwrap_or(pod.uid);
             (pod.namespace, workload) == (of.namespace, of.workload)
         });
         // a pod in no queue has no ceiling, and a pod that waits has no run

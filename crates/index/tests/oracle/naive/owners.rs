@@ -95,11 +95,6 @@ impl Naive {
         }
     }
 
-    /// The topmost ancestor that can be paused, as far as it is known.
-    pub fn root(&self, controller: Controller) -> Option<u32> {
-        self.chain(controller).filter(|(kind, _)| self.is_pausable(*kind)).last().map(|(_, uid)| uid)
-    }
-
     /// The ancestors that are known, the nearest first.
     fn chain(&self, controller: Controller) -> impl Iterator<Item = (OwnerKind, u32)> {
         std::iter::successors(controller, |of| self.above(of.1)).take(DEPTH)
@@ -110,8 +105,9 @@ impl Naive {
         self.drivers.get(&uid).copied().or_else(|| self.owners.get(&uid)?.controller)
     }
 
-    /// The same, as far as each is of a kind whose controller makes what it is said to own.
-    pub fn root_by_kind(&self, controller: Controller) -> Option<u32> {
+    /// The topmost ancestor of a pod that can be paused, as far as each is of a kind whose controller makes what it
+    /// is said to own.
+    pub fn root(&self, controller: Controller) -> Option<u32> {
         let (mut root, mut below, mut next) = (None, None, controller);
         for _ in 0..DEPTH {
             let Some((kind, uid)) = next else { break };
@@ -165,7 +161,8 @@ impl Naive {
         paused
             .filter(move |(owner, _)| {
                 let whose = owner.record.map(|of| of.whose);
-                let is_copy = whose == Some(Whose::Unsaid) && self.root(owner.controller).is_some();
+                let is_below = || self.chain(owner.controller).any(|(kind, _)| self.is_pausable(kind));
+                let is_copy = whose == Some(Whose::Unsaid) && is_below();
                 self.bears(owner.uid) && !is_copy && !is_held(owner)
             })
             .filter_map(|(owner, waits)| Some((owner, owner.back()?, waits)))
