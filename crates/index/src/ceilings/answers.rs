@@ -327,7 +327,8 @@ impl CeilingIndex {
     /// before it was written, or before this index knew them. Only pods whose grace period is longer
     /// than `longest` may outlive their ceiling.
     pub fn unnoted_terminations(&mut self, longest: SignedDuration) -> Vec<ObjectFacts<MissingEvidence>> {
-        self.reader.terminating.unnoted(&mut self.objects, longest)
+        let Ceilings { terminating, deadlines, .. } = &mut self.reader;
+        terminating.unnoted(&mut self.objects, deadlines, longest)
     }
 
     /// Counts a try to write evidence on a pod without room for it. Returns the number of earlier

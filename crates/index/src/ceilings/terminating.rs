@@ -7,7 +7,12 @@ use tenure_policy::deletion::DeletionTimes;
 use tenure_types::{evidence::Evidence, projection};
 
 use super::{MissingEvidence, ObjectFacts, SeenPod};
-use crate::{Uid, cluster::ClusterObjects, deadlines::ManagedPod, uid::UidMap};
+use crate::{
+    Uid,
+    cluster::ClusterObjects,
+    deadlines::{Deadlines, ManagedPod},
+    uid::UidMap,
+};
 
 /// The least grace period that lets a kubelet end a pod in order.
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
@@ -80,10 +85,11 @@ impl Terminating {
 
     /// Returns the pods whose grace period is longer than `longest`, and that lack evidence of what
     /// ends their run. Fixes that first, as of a running pod: perhaps no keeper saw the pod run, and
-    /// its `PodGroup` may go at any time.
+    /// its `PodGroup`, or the pod that controls it, may go at any time.
     pub fn unnoted(
         &mut self,
         objects: &mut ClusterObjects,
+        deadlines: &Deadlines,
         longest: SignedDuration,
     ) -> Vec<ObjectFacts<MissingEvidence>> {
         let unnoted = self.0.iter_mut().filter_map(|(uid, Termination { pod: seen, times })| {
@@ -92,6 +98,9 @@ impl Terminating {
             }
             let standing = seen.standing_by(objects, None)?;
             let bounds_run = standing.expires.is_some();
+            let driver = seen.pod.controller.and_then(|of| deadlines.get(of.uid));
+            let driver = driver.filter(|driver| driver.namespace == seen.pod.namespace);
+            seen.pod.count_from(driver.and_then(|driver| driver.started));
             if !seen.fix(objects, standing) {
                 return None;
             }

@@ -64,17 +64,20 @@ fn an_executor_ends_with_its_driver_also_when_that_is_gone() {
 
 #[test]
 fn an_executor_that_terminates_for_long_lacks_evidence_of_its_drivers_start() {
-    let mut index = world();
-    let mut executor = pod("executor", 50, DRIVER);
-    for pod in [&pod("driver", 0, APPLICATION), &executor] {
-        index.apply_pod(&read(pod));
+    let (driver, executor) = (pod("driver", 0, APPLICATION), pod("executor", 50, DRIVER));
+    let mut going = executor.clone();
+    going["metadata"]["deletionTimestamp"] = json!(at(100_060));
+    going["metadata"]["deletionGracePeriodSeconds"] = json!(100_000);
+    // perhaps no keeper saw it run
+    for pods in [&[&driver, &executor, &going][..], &[&driver, &going], &[&going, &driver]] {
+        let mut index = world();
+        for pod in pods {
+            index.apply_pod(&read(pod));
+        }
+        let unnoted = index.unnoted_terminations(SignedDuration::from_hours(1));
+        let unnoted: Vec<Evidence> = unnoted.into_iter().map(|of| of.facts.evidence).collect();
+        assert_eq!(unnoted, [Evidence { since: Some(at(0)), ..Evidence::default() }]);
     }
-    executor["metadata"]["deletionTimestamp"] = json!(at(100_060));
-    executor["metadata"]["deletionGracePeriodSeconds"] = json!(100_000);
-    index.apply_pod(&read(&executor));
-    let unnoted = index.unnoted_terminations(SignedDuration::from_hours(1));
-    let unnoted: Vec<Evidence> = unnoted.into_iter().map(|of| of.facts.evidence).collect();
-    assert_eq!(unnoted, [Evidence { since: Some(at(0)), ..Evidence::default() }]);
 }
 
 #[test]

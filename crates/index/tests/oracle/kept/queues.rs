@@ -161,3 +161,15 @@ fn a_pod_that_is_first_seen_while_it_terminates_keeps_the_queue_of_its_group() {
         Event::Pass(10_000),
     ]);
 }
+
+#[test]
+fn an_executor_that_is_first_seen_while_it_terminates_lacks_evidence_of_its_drivers_start() {
+    let (controller, scheduled) = (Some((OwnerKind::Pod, 2)), Some(7_000));
+    let deleted = PodObj { controller, scheduled, terminating: true, grace: 5_000, ..pod(1, Some(0)) };
+    agrees(&[
+        queue(0, 2),
+        Event::Pod(deleted),
+        Event::Pod(PodObj { scheduled: Some(1_000), ..pod(2, Some(0)) }),
+        Event::Pass(10_000),
+    ]);
+}

@@ -477,7 +477,13 @@ impl Naive {
         let mut unnoted = BTreeMap::new();
         for uid in long {
             let pod = &self.pods[&uid];
-            let Some(bound) = self.fixed(uid).filter(|_| self.standing(pod).is_some()) else { continue };
+            let Some(mut bound) = self.fixed(uid).filter(|_| self.standing(pod).is_some()) else { continue };
+            let is_driver = |of: &&PodObj| {
+                pod.controller.is_some_and(|(_, driver)| driver == of.uid) && of.namespace == pod.namespace
+            };
+            let scheduled = self.kept().find(is_driver).and_then(PodObj::scheduled);
+            let earlier = scheduled.filter(|at| pod.scheduled().is_some_and(|own| *at < own));
+            bound.since = bound.since.into_iter().chain(earlier).min();
             if bound.lacks_since(pod) || self.lacks_fixed(pod, bound) {
                 unnoted.insert(uid, bound.evidence(pod));
             }
