@@ -251,8 +251,13 @@ impl ExtensionController {
         if state != ExtensionState::Pending {
             self.handles.metrics.extensions.inc([state.name()]);
         }
-        // the end of the run moves now, and not once the watch has shown the decision
-        self.handles.cluster.change(|index| index.apply_extension(&written));
+        // the end of the run moves now, and not once the watch has shown the decision. What the watch
+        // has shown since, perhaps a deletion, is newer than this answer
+        self.handles.cluster.change(|index| {
+            if self.handles.extensions.is_latest(extension) {
+                index.apply_extension(&written);
+            }
+        });
         if extension.status.is_some() && state == ExtensionState::Pending {
             return Ok(());
         }

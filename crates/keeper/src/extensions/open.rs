@@ -174,6 +174,13 @@ impl OpenExtensions {
         }
     }
 
+    /// True if an extension is open, and the watch has shown no other version than this one.
+    pub fn is_latest(&self, extension: &Extension) -> bool {
+        let is_open = self.opened.lock().is_verified(extension).is_some();
+        let (known, version) = (self.queue.get(&uid(extension)), &extension.metadata.resource_version);
+        is_open && known.is_some_and(|known| known.0.metadata.resource_version == *version)
+    }
+
     /// True if the workload of an extension hasn't been found yet.
     pub fn is_unverified(&self, extension: &Extension) -> bool {
         !self.opened.lock().is_verified(extension).is_some_and(|is_verified| *is_verified)
@@ -217,8 +224,9 @@ impl Store<Extension> for ExtensionStore {
 
     fn apply(&mut self, extension: Extension) {
         let extension = slim(extension);
+        // first, so that no late answer to a write replaces this version in the index
+        self.open.apply(extension.clone());
         self.cluster.change(|index| index.apply_extension(&extension));
-        self.open.apply(extension);
     }
 
     fn delete(&mut self, uid: &Uid) {

@@ -164,3 +164,26 @@ async fn an_event_about_a_workload_that_cannot_exist_is_on_its_extension() {
         assert_eq!(event.request.unwrap().name.as_deref(), Some("more"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_to_a_grant_replaces_nothing_that_the_watch_has_shown_since() {
+    let new = extension("train", "job", &Value::Null);
+    let mut denied = extension("train", "job", &json!({"state": "Denied", "by": "jane"}));
+    denied.metadata.resource_version = Some("2".into());
+    for (changed, is_gone, expected) in [(None, false, 1), (Some(denied), false, 0), (None, true, 0)] {
+        let controller = controller();
+        show(&controller, ALLOWED, BEFORE_THE_REQUEST, &new);
+        let Handles { cluster, extensions: open, .. } = &*controller.handles;
+        let mut store = ExtensionStore { cluster: cluster.clone(), open: open.clone() };
+        if let Some(changed) = changed {
+            store.apply(changed);
+        }
+        if is_gone {
+            store.delete(&Uid::of("request"));
+        }
+        let granted = json!({"state": "Granted", "granted": "1h", "by": KEEPER, "at": BEFORE_THE_REQUEST});
+        controller.write(&new, &granted).await.unwrap();
+        let RequestedRun::Going(run) = controller.run_of(&new) else { panic!("its pod runs") };
+        assert_eq!(run.count, expected);
+    }
+}
