@@ -79,9 +79,12 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
         let count = Metrics::of_world(world).await.count("tenure_keeper_queue_status_writes_total", &failed);
         Ok((count > 2).then_some(()))
     };
-    eventually("both queues to fail, and one again", DEADLINE, failed).await.unwrap();
-    assert_eq!(said(world, "Not allowed to write the status of queues"), 1);
+    let failed = eventually("both queues to fail, and one again", DEADLINE, failed).await;
+    let times = said(world, "Not allowed to write the status of queues");
+    // before a check may fail: other tests need the right
     grant(world, "write-statuses", group, &[resource], &["patch"]).await;
+    failed.unwrap();
+    assert_eq!(times, 1);
     await_counts(world, "forbidden", [0, 0, 0]).await;
 
     // as a definition of an earlier version has it
@@ -99,8 +102,9 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));
     let pod = bare_pod(namespace.name(), "another", &in_runai_queue("forbidden"), &Value::Null);
     namespace.create(&distinct(pod, "another")).await;
-    eventually("the keeper to say what is wrong", DEADLINE, lacks).await.unwrap();
+    let lacks = eventually("the keeper to say what is wrong", DEADLINE, lacks).await;
     change(json!({"op": "add", "path": path, "value": definition.pointer(&path)})).await;
+    lacks.unwrap();
 }
 
 /// The number of lines with a text in the keeper's log.
