@@ -174,7 +174,8 @@ impl OpenExtensions {
         }
     }
 
-    /// True if an extension is open, and the watch has shown no other version than this one.
+    /// True if an extension is open, and the watch has shown no other version than this one. Call it
+    /// under the lock of the index: if false, the index has the newer version.
     pub fn is_latest(&self, extension: &Extension) -> bool {
         let is_open = self.opened.lock().is_verified(extension).is_some();
         let (known, version) = (self.queue.get(&uid(extension)), &extension.metadata.resource_version);
@@ -212,7 +213,8 @@ fn is_pending(extension: &Extension) -> bool {
     extension.state() == ExtensionState::Pending
 }
 
-/// Takes extensions into the index, and keeps the open ones.
+/// Takes extensions into the index, and keeps the open ones. Both change under the lock of the index,
+/// so a reader that holds the lock sees the same version in both.
 #[derive(Debug)]
 pub struct ExtensionStore {
     pub cluster: ClusterState,
@@ -224,19 +226,24 @@ impl Store<Extension> for ExtensionStore {
 
     fn apply(&mut self, extension: Extension) {
         let extension = slim(extension);
-        // first, so that no late answer to a write replaces this version in the index
-        self.open.apply(extension.clone());
-        self.cluster.change(|index| index.apply_extension(&extension));
+        self.cluster.change(|index| {
+            index.apply_extension(&extension);
+            self.open.apply(extension);
+        });
     }
 
     fn delete(&mut self, uid: &Uid) {
-        self.open.forget(*uid);
-        self.cluster.change(|index| index.delete_extension(*uid));
+        self.cluster.change(|index| {
+            index.delete_extension(*uid);
+            self.open.forget(*uid);
+        });
     }
 
     fn retain(&mut self, uids: &HashSet<Uid>) {
-        self.open.retain(uids);
-        self.cluster.change(|index| index.retain_extensions(uids));
+        self.cluster.change(|index| {
+            index.retain_extensions(uids);
+            self.open.retain(uids);
+        });
     }
 }
 
