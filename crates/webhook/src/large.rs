@@ -33,7 +33,8 @@ pub struct Unread {
     /// The meaning of an admission without a reading, which begins the warning for the user. None:
     /// reviews are refused.
     pub admitted: Option<&'static str>,
-    /// True if one more line about such reviews may be logged. Each route has a limit of its own.
+    /// True if one more line about such reviews may be logged. The limit goes by the place in the
+    /// code, so each route has a closure of its own.
     pub is_logged: fn() -> bool,
 }
 
