@@ -267,7 +267,6 @@ mod tests {
         fn new() -> Self {
             let mut world = Self::default();
             world.owners.set_pausable(world.kinds.pausable(&OwnerTable::default()));
-            world.owners.makers = Some(world.kinds.makers());
             world
         }
 
