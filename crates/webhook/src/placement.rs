@@ -20,7 +20,7 @@ use tenure_types::{
     room::PodWithRoom,
     tolerant::Tolerant,
 };
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, block_in_place};
 
 /// Pods by node, as the watches have seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,13 @@ impl Placement {
     /// Calls `change` with the index, while all readers wait.
     pub fn change<T>(&self, change: impl FnOnce(&mut PlacementIndex) -> T) -> T {
         change(&mut self.0.write())
+    }
+
+    /// Changes the index as a watch has shown. An answer may read the index for long: while this
+    /// thread waits, another one takes over its other tasks, which may be reviews.
+    fn update<T>(&self, update: impl FnOnce(&mut PlacementIndex) -> T) -> T {
+        let free = self.0.try_write();
+        update(&mut free.unwrap_or_else(|| block_in_place(|| self.0.write())))
     }
 
     /// Follows pods, nodes, their storage drivers, priority classes, disruption budgets and
@@ -78,19 +85,19 @@ where
     type Key = <PlacementIndex as Store<K>>::Key;
 
     fn begin(&mut self) {
-        self.change(<PlacementIndex as Store<K>>::begin);
+        self.update(<PlacementIndex as Store<K>>::begin);
     }
 
     fn apply(&mut self, object: K) {
-        self.change(|index| index.apply(object));
+        self.update(|index| index.apply(object));
     }
 
     fn delete(&mut self, key: &Self::Key) {
-        self.change(|index| <PlacementIndex as Store<K>>::delete(index, key));
+        self.update(|index| <PlacementIndex as Store<K>>::delete(index, key));
     }
 
     fn retain(&mut self, keys: &HashSet<Self::Key>) {
-        self.change(|index| <PlacementIndex as Store<K>>::retain(index, keys));
+        self.update(|index| <PlacementIndex as Store<K>>::retain(index, keys));
     }
 }
 
@@ -105,14 +112,14 @@ impl Store<PodGroup> for PodGroupStore {
     type Key = (String, String);
 
     fn apply(&mut self, group: PodGroup) {
-        self.placement.change(|index| index.apply_group(self.kind, &group));
+        self.placement.update(|index| index.apply_group(self.kind, &group));
     }
 
     fn delete(&mut self, (namespace, name): &(String, String)) {
-        self.placement.change(|index| index.delete_group(self.kind, namespace, name));
+        self.placement.update(|index| index.delete_group(self.kind, namespace, name));
     }
 
     fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.placement.change(|index| index.retain_groups(self.kind, keys));
+        self.placement.update(|index| index.retain_groups(self.kind, keys));
     }
 }
