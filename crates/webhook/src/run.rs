@@ -1,8 +1,8 @@
 //! Puts the parts of the webhook together.
 //!
 //! `main.rs` calls [`Args::run`]. All watches, servers and tasks run as branches of one `select!`:
-//! when one of them ends or fails, so does the process. The busy watches are tasks behind their
-//! branch, so their events poll no other branch.
+//! when one of them ends or fails, so does the process. The busy watches are tasks that a branch
+//! awaits, so their events poll no branch.
 
 use anyhow::ensure;
 use axum::Router;
