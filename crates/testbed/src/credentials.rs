@@ -9,6 +9,8 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tenure_certs::Authority;
 
+use crate::directory::make_unused;
+
 /// A file of the kernel with another random UUID for each reader.
 const RANDOM: &str = "/proc/sys/kernel/random/uuid";
 
@@ -72,22 +74,22 @@ impl Credentials {
         format!("{}.{}", file_name(user), self.secret)
     }
 
-    /// Writes a kubeconfig for a user with a new client certificate, and returns its path. None: no
-    /// group.
+    /// Writes a kubeconfig for a user with a new client certificate, and returns its path. Each call
+    /// has files of its own. None: no group.
     pub(crate) fn certificate_kubeconfig(
         &self,
         server: &str,
         user: &str,
         group: Option<&str>,
     ) -> Result<PathBuf> {
-        let name = file_name(user);
-        let directory = self.directory.join(&name);
-        make(&directory)?;
+        let directory = make_unused(&self.directory, &file_name(user))
+            .with_context(|| format!("cannot make a directory for user {user}"))?;
         self.authority.client(user, group)?.write(&directory)?;
         let credentials = json!({
             "client-certificate": directory.join("tls.crt"),
             "client-key": directory.join("tls.key"),
         });
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
         self.kubeconfig(server, &name, &credentials)
     }
 

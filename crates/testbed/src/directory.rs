@@ -83,7 +83,7 @@ fn lock_of(directory: &Path) -> PathBuf {
 }
 
 /// Makes a directory of this name, or with a number if it exists.
-fn make_unused(parent: &Path, name: &str) -> io::Result<PathBuf> {
+pub(crate) fn make_unused(parent: &Path, name: &str) -> io::Result<PathBuf> {
     let mut path = parent.join(name);
     for number in 2.. {
         match fs::create_dir(&path) {
