@@ -126,8 +126,9 @@ impl Writes<'_> {
                 let path = self.path("api/v1", "pods/owned");
                 self.patch_all(&path, &json!({"metadata": {"labels": {"a": "b"}}})).await;
                 let uid = format!("/metadata/ownerReferences/{CROWD}/uid");
-                let adopted = json!([{"op": "replace", "path": uid, "value": "another"}]);
                 for user in ["person", "system:serviceaccount:kube-system:replicaset-controller"] {
+                    // another one each time: the policy ends early for a controller that stays
+                    let adopted = json!([{"op": "replace", "path": uid, "value": user}]);
                     self.patch(user, &path, &adopted).await;
                 }
             }
