@@ -640,17 +640,24 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{- /* Refuses texts among the values that can't be meant, with a sentence for people. */}}
+{{- /* Refuses texts among the values that can't be meant, all at once, with a sentence for people each. */}}
 {{- define "tenure.checkValues" -}}
 {{- $root := . }}
+{{- $wrong := "" }}
 {{- range $rule := .Files.Get "files/grammar.yaml" | required "files/grammar.yaml is missing from the chart" | fromYamlArray }}
 {{-   range $rule.values }}
-{{-     include "tenure.checkValue" (list $rule $root.Values (splitList "." .) "") }}
+{{-     $wrong = include "tenure.checkValue" (list $rule $root.Values (splitList "." .) "") | print $wrong }}
 {{-   end }}
+{{- end }}
+{{- with $wrong }}
+{{-   fail (trimSuffix "\n" .) }}
 {{- end }}
 {{- end }}
 
-{{- /* Follows one path of a rule. Takes (list $rule $node $steps $path), where $path is the way to the node. */}}
+{{- /*
+Follows one path of a rule, and returns a line for each text that breaks the rule. Takes (list $rule $node $steps $path), where
+$path is the way to the node.
+*/}}
 {{- define "tenure.checkValue" -}}
 {{- $rule := first . }}
 {{- $node := index . 1 }}
@@ -660,7 +667,7 @@ tolerations:
 {{- if not $steps }}
 {{-   if kindIs "string" $node }}
 {{-     if eq (hasKey $rule "not") (regexMatch ($rule.pattern | default $rule.not) $node) }}
-{{-       fail (printf "%s: Invalid value: %q: must %s" $path $node $rule.must) }}
+{{-       printf "%s: Invalid value: %q: must %s\n" $path $node $rule.must }}
 {{-     end }}
 {{-   end }}
 {{- else if and (eq $step "[]") (kindIs "slice" $node) }}

@@ -16,7 +16,10 @@ async fn extender_without_clients_to_answer_is_refused_with_what_to_do() {
         (extender(json!({})), "schedulerExtender.clientCA must be set"),
         (extender(json!({"clientCA": null, "allowAnonymous": null})), "docs/kube-scheduler.md"),
         (extender(json!({"clientCA": PEM, "clientCASecret": "mine"})), one),
-        (extender(json!({"clientCA": PEM, "allowAnonymous": true})), "allowAnonymous must not be set beside"),
+        (
+            extender(json!({"clientCA": PEM, "allowAnonymous": true})),
+            "schedulerExtender.allowAnonymous must not be set beside",
+        ),
         (extender(json!({"clientCA": "ca.crt"})), "'/schedulerExtender/clientCA'"),
         (extender(json!({"clientCASecret": "Mine"})), "'/schedulerExtender/clientCASecret'"),
         (extender(json!({"allowAnonymous": "yes"})), "'/schedulerExtender/allowAnonymous'"),

@@ -99,7 +99,7 @@ async fn value_of_the_delegation_that_cannot_be_meant_is_refused_by_its_name() {
     assert_refused(&[
         (delegation(&json!({"bound": []})), "'/delegation': additional properties 'bound' not allowed"),
         (delegation(&json!({"enabled": "yes"})), "'/delegation/enabled': got string, want boolean"),
-        (bound(json!({"preemptMinRuntime": "2h"})), "missing property 'queue'"),
+        (bound(json!({"preemptMinRuntime": "2h"})), "'/delegation/bounds/0': missing property 'queue'"),
         (bound(json!({"queue": "a"})), "'/delegation/bounds/0'"),
         (bound(json!({"queue": "A", "preemptMinRuntime": "2h"})), "'/delegation/bounds/0/queue'"),
         (bound(json!({"queue": "a", "preemptMinRuntime": "-2h"})), "'/delegation/bounds/0/preemptMinRuntime'"),

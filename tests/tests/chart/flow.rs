@@ -47,7 +47,7 @@ async fn the_levels_are_values_and_all_of_it_can_be_turned_off() {
     }
     assert_refused(&[
         (json!({"flowControl": {"priorityLevel": ""}}), "'/flowControl/priorityLevel'"),
-        (json!({"flowControl": {"level": "x"}}), "'level' not allowed"),
+        (json!({"flowControl": {"level": "x"}}), "'/flowControl': additional properties 'level' not allowed"),
     ])
     .await;
 }

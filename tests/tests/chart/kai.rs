@@ -53,9 +53,9 @@ async fn value_for_kai_that_cannot_be_meant_is_refused_by_its_name() {
     let table = [
         (map(json!({"name": "a"})), both),
         (map(json!({"namespace": "a"})), both),
-        (map(json!({"namespace": "A", "name": "a"})), "namespace"),
-        (map(json!({"namespace": "a", "name": "a", "key": "a/b"})), "key"),
-        (json!({"kai": {"shards": "yes"}}), "shards"),
+        (map(json!({"namespace": "A", "name": "a"})), "'/kai/configMap/namespace'"),
+        (map(json!({"namespace": "a", "name": "a", "key": "a/b"})), "'/kai/configMap/key'"),
+        (json!({"kai": {"shards": "yes"}}), "'/kai/shards': got string, want boolean"),
     ];
     assert_refused(&table).await;
 }

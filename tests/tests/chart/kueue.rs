@@ -52,10 +52,13 @@ async fn queues_of_kueues_restart_the_programs_and_satisfy_a_namespace_that_requ
 async fn value_for_kueue_that_cannot_be_meant_is_refused_by_its_name() {
     let queues = |row: Value| json!({"kueue": {"queues": [row]}});
     let table = [
-        (queues(json!({"localQueue": "a", "clusterQueue": "a", "queue": "q"})), "kueue"),
-        (queues(json!({"localQueue": "a"})), "kueue"),
-        (queues(json!({"localQueue": "A", "queue": "q"})), "localQueue"),
-        (json!({"kueue": {"enabled": "yes"}}), "enabled"),
+        (
+            queues(json!({"localQueue": "a", "clusterQueue": "a", "queue": "q"})),
+            "'/kueue/queues/0': 'oneOf' failed",
+        ),
+        (queues(json!({"localQueue": "a"})), "'/kueue/queues/0': missing property 'queue'"),
+        (queues(json!({"localQueue": "A", "queue": "q"})), "'/kueue/queues/0/localQueue'"),
+        (json!({"kueue": {"enabled": "yes"}}), "'/kueue/enabled': got string, want boolean"),
     ];
     assert_refused(&table).await;
 }

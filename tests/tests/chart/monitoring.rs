@@ -294,14 +294,14 @@ fn panels_of_the_dashboard_have_places_of_their_own_and_say_what_they_show() {
 async fn values_for_prometheus_that_cannot_be_meant_are_refused() {
     let of = |part: &str, values: Value| json!({"monitoring": {part: values}});
     assert_refused(&[
-        (of("monitor", json!({"kind": "Probe"})), "kind"),
-        (of("monitor", json!({"interval": "often"})), "interval"),
-        (of("rules", json!({"runbookBaseURL": "runbooks"})), "runbookBaseURL"),
+        (of("monitor", json!({"kind": "Probe"})), "'/monitoring/monitor/kind': value must be one of"),
+        (of("monitor", json!({"interval": "often"})), "'/monitoring/monitor/interval'"),
+        (of("rules", json!({"runbookBaseURL": "runbooks"})), "'/monitoring/rules/runbookBaseURL'"),
         (
             of("rules", json!({"enabled": true, "disabled": ["TenureUnheardOf"]})),
             "monitoring.rules.disabled: there is no alert \"TenureUnheardOf\"",
         ),
-        (of("dashboards", json!({})), "dashboards"),
+        (of("dashboards", json!({})), "'/monitoring': additional properties 'dashboards' not allowed"),
     ])
     .await;
 }

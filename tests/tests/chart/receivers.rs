@@ -97,8 +97,14 @@ async fn value_for_a_receiver_that_cannot_be_meant_is_refused_by_its_name() {
             "'/keeper/receivers/ops/format': value must be one of",
         ),
         (row(json!({"format": "Slack", "url": "ftp://a"})), "'/keeper/receivers/ops/url'"),
-        (row(json!({"format": "Slack", "urlSecret": {"name": "a"}})), "missing property 'key'"),
-        (row(json!({"format": "Slack", "url": "https://a", "token": "b"})), "'token' not allowed"),
+        (
+            row(json!({"format": "Slack", "urlSecret": {"name": "a"}})),
+            "'/keeper/receivers/ops/urlSecret': missing property 'key'",
+        ),
+        (
+            row(json!({"format": "Slack", "url": "https://a", "token": "b"})),
+            "'/keeper/receivers/ops': additional properties 'token' not allowed",
+        ),
         (
             values(&json!({"Ops": {"format": "Slack", "url": "https://a"}})),
             "keeper.receivers.Ops: Invalid value: \"Ops\": must be a name",

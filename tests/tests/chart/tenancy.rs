@@ -169,7 +169,10 @@ async fn value_of_the_tenancy_that_cannot_be_meant_is_refused_by_its_name() {
             selector(json!({"matchExpressions": [{"key": "team", "operator": "Is"}]})),
             "'/tenancy/requireQueue/matchExpressions/0/operator': value must be one of",
         ),
-        (selector(json!({"matchExpressions": [{"operator": "Exists"}]})), "missing property 'key'"),
+        (
+            selector(json!({"matchExpressions": [{"operator": "Exists"}]})),
+            "'/tenancy/requireQueue/matchExpressions/0': missing property 'key'",
+        ),
     ])
     .await;
 }

@@ -79,9 +79,9 @@ async fn queues_are_shown_only_to_users_whom_the_values_name() {
     assert_eq!(find(&objects, "ClusterRoleBinding", name)["subjects"], json!([group]));
     let refused = |subject: Value| json!({"users": {"seeQueues": [subject]}});
     assert_refused(&[
-        (refused(json!({"kind": "Team", "name": "a"})), "kind"),
-        (refused(json!({"kind": "Group"})), "name"),
-        (json!({"users": {"aggregateRoles": "yes"}}), "aggregateRoles"),
+        (refused(json!({"kind": "Team", "name": "a"})), "'/users/seeQueues/0/kind': value must be one of"),
+        (refused(json!({"kind": "Group"})), "'/users/seeQueues/0': missing property 'name'"),
+        (json!({"users": {"aggregateRoles": "yes"}}), "'/users/aggregateRoles': got string, want boolean"),
     ])
     .await;
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
+use tenure_testbed::Output;
 
 use crate::{CHART, keeper::rollout, render, template};
 
@@ -48,11 +49,7 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
     let url = |url: &str| json!({"webhook": {"url": url}});
     let certificate = |values: Value| json!({"webhook": {"certificate": values}});
     let keeper = |values: Value| json!({"keeper": values});
-    let row = |fields: Value| {
-        let mut row = rollout();
-        row.as_object_mut().unwrap().append(&mut fields.as_object().unwrap().clone());
-        keeper(json!({"owners": [row]}))
-    };
+    let row = |fields: Value| keeper(json!({"owners": [rollout_with(&fields)]}));
     let table = [
         (json!({"replicas": 2}), "'replicas' not allowed"),
         (json!({"webhook": {"replica": 2}}), "'/webhook': additional properties 'replica' not allowed"),
@@ -67,7 +64,10 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (json!({"webhook": {"failurePolicy": "ignore"}}), "'/webhook/failurePolicy': value must be one of"),
         (json!({"log": {"level": "verbose"}}), "'/log/level': value must be one of"),
         (json!({"log": {"level": "trace"}}), "'/log/level': value must be one of"),
-        (json!({"options": {"durationkeeper": {"enabled": false}}}), "'durationkeeper' not allowed"),
+        (
+            json!({"options": {"durationkeeper": {"enabled": false}}}),
+            "'/options': additional properties 'durationkeeper' not allowed",
+        ),
         (json!({"namespaceOverride": "T9K"}), "'/namespaceOverride'"),
         (json!({"webhook": {"replicas": 0}}), "'/webhook/replicas': minimum: got 0"),
         (json!({"webhook": {"timeoutSeconds": 31}}), "'/webhook/timeoutSeconds': maximum"),
@@ -91,24 +91,18 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
             keeper(json!({"leaderElection": {"leaseDuration": "15"}})),
             "'/keeper/leaderElection/leaseDuration'",
         ),
-        (keeper(json!({"leaderElection": {"enabled": true}})), "'enabled' not allowed"),
-        (row(json!({"version": "v1"})), "'/keeper/owners/0': additional properties 'version' not allowed"),
-        (row(json!({"resource": null})), "'/keeper/owners/0/resource': got null, want string"),
-        (row(json!({"resource": "rollouts/scale"})), "'/keeper/owners/0/resource'"),
-        (row(json!({"resource": "*"})), "'/keeper/owners/0/resource'"),
-        (row(json!({"group": "argoproj.io/v1alpha1"})), "'/keeper/owners/0/group'"),
-        (row(json!({"group": "*"})), "'/keeper/owners/0/group'"),
-        (row(json!({"kind": "rollouts"})), "'/keeper/owners/0/kind'"),
-        (row(json!({"path": "/spec/replicas"})), "'/keeper/owners/0/path'"),
-        (row(json!({"path": "metadata.annotations"})), "'/keeper/owners/0/path'"),
-        (row(json!({"value": {"enabled": true}})), "'/keeper/owners/0/value': got object"),
-        (row(json!({"value": null})), "'/keeper/owners/0/value': got null"),
-        (row(json!({"onExpiry": "delete"})), "'/keeper/owners/0/onExpiry': value must be one of"),
+        (
+            keeper(json!({"leaderElection": {"enabled": true}})),
+            "'/keeper/leaderElection': additional properties 'enabled' not allowed",
+        ),
+        (
+            keeper(json!({"owners": [{"kind": "Rollout"}]})),
+            "'/keeper/owners/0': missing properties 'group', 'resource'",
+        ),
         (
             row(json!({"group": "kueue.x-k8s.io", "kind": "Workload", "onExpiry": "Delete"})),
             "keeper.owners must not have onExpiry Delete for a Workload of Kueue",
         ),
-        (keeper(json!({"owners": [{"kind": "Rollout"}]})), "missing properties 'group', 'resource'"),
         (
             keeper(json!({"owners": [rollout(), rollout()]})),
             "keeper.owners has two rows for spec.replicas of kind Rollout in group \"argoproj.io\"",
@@ -122,7 +116,7 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         ),
         (
             json!({"image": {"registry": "https://registry.example.com/gpu"}}),
-            "must be a registry without a scheme, such as registry.example.com/gpu",
+            "image.registry: Invalid value: \"https://registry.example.com/gpu\": must be a registry without a scheme, such as registry.example.com/gpu",
         ),
         (json!({"t9k": {"systemNamespace": "T9K"}}), "'/t9k/systemNamespace'"),
         (url("http://10.0.0.7:9443"), "'/webhook/url'"),
@@ -140,6 +134,44 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
 }
 
 #[tokio::test]
+async fn rows_of_owners_that_cannot_be_meant_are_refused_by_their_places() {
+    for rows in [
+        // by the schema
+        &[
+            (json!({"version": "v1"}), "': additional properties 'version' not allowed"),
+            (json!({"resource": null}), "/resource': got null, want string"),
+            (json!({"value": {"enabled": true}}), "/value': got object"),
+            (json!({"value": null}), "/value': got null"),
+            (json!({"onExpiry": "delete"}), "/onExpiry': value must be one of"),
+        ][..],
+        // by the grammar
+        &[
+            (json!({"resource": "rollouts/scale"}), "/resource'"),
+            (json!({"resource": "*"}), "/resource'"),
+            (json!({"group": "argoproj.io/v1alpha1"}), "/group'"),
+            (json!({"group": "*"}), "/group'"),
+            (json!({"kind": "rollouts"}), "/kind'"),
+            (json!({"path": "/spec/replicas"}), "/path'"),
+            (json!({"path": "metadata.annotations"}), "/path'"),
+        ],
+    ] {
+        let owners: Vec<_> = rows.iter().map(|(fields, _)| rollout_with(fields)).collect();
+        let values = json!({"keeper": {"owners": owners}});
+        let words = rows.iter().enumerate().map(|(place, (_, end))| format!("'/keeper/owners/{place}{end}"));
+        let words: Vec<_> = words.collect();
+        let table: Vec<_> = words.iter().map(|words| (values.clone(), words.as_str())).collect();
+        assert_refused(&table).await;
+    }
+}
+
+/// A row of owners, with these fields.
+fn rollout_with(fields: &Value) -> Value {
+    let mut row = rollout();
+    row.as_object_mut().unwrap().append(&mut fields.as_object().unwrap().clone());
+    row
+}
+
+#[tokio::test]
 async fn value_of_the_configuration_file_that_cannot_be_meant_is_refused_by_its_name() {
     let floors = |values: Value| json!({"floors": values});
     let trusted = |values: Value| json!({"startTime": {"trustedWriters": values}});
@@ -149,7 +181,10 @@ async fn value_of_the_configuration_file_that_cannot_be_meant_is_refused_by_its_
         (trusted(json!([""])), "'/startTime/trustedWriters/0'"),
         (trusted(json!([" a"])), "'/startTime/trustedWriters/0'"),
         (trusted(json!(["a", "a"])), "'/startTime/trustedWriters': items at 0 and 1 are equal"),
-        (floors(json!({"defaultPremptMinRuntime": "1m"})), "'defaultPremptMinRuntime' not allowed"),
+        (
+            floors(json!({"defaultPremptMinRuntime": "1m"})),
+            "'/floors': additional properties 'defaultPremptMinRuntime' not allowed",
+        ),
         (floors(json!({"defaultPreemptMinRuntime": "10 m"})), "'/floors/defaultPreemptMinRuntime'"),
         (floors(json!({"defaultReclaimMinRuntime": "-1m"})), "'/floors/defaultReclaimMinRuntime'"),
         (floors(json!({"defaultReclaimMinRuntime": 600})), "'/floors/defaultReclaimMinRuntime': got number"),
@@ -158,7 +193,7 @@ async fn value_of_the_configuration_file_that_cannot_be_meant_is_refused_by_its_
             "'/floors/reclaimResolveMethod': value must be one of",
         ),
         (floors(json!({"nodePoolLabelKey": "a/b/c"})), "'/floors/nodePoolLabelKey'"),
-        (pool(json!({"defaultPreemptMinRuntime": "1m"})), "missing property 'name'"),
+        (pool(json!({"defaultPreemptMinRuntime": "1m"})), "'/floors/nodePools/0': missing property 'name'"),
         (pool(json!({"name": "a b"})), "'/floors/nodePools/0/name'"),
         (
             pool(json!({"name": "a", "defaultPreemptMinRuntime": "5"})),
@@ -208,19 +243,37 @@ async fn backoff_that_cannot_be_meant_is_refused_by_its_name() {
         ),
         (wait(json!({"countFrom": "Start"})), "'/waitForPodsReady/countFrom': value must be one of"),
         (wait(json!({"blockAdmission": true})), "'/waitForPodsReady/blockAdmission': value must be false"),
-        (strategy(json!({"onCapacity": "yes"})), "/onCapacity': got string, want boolean"),
+        (
+            strategy(json!({"onCapacity": "yes"})),
+            "'/waitForPodsReady/requeuingStrategy/onCapacity': got string, want boolean",
+        ),
         (
             strategy(json!({"backoffLimitTimeout": 600})),
             "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount",
         ),
-        (strategy(json!({"backoffLimitCount": -1})), "/backoffLimitCount': minimum"),
-        (strategy(json!({"backoffBaseSeconds": 0})), "/backoffBaseSeconds': minimum"),
-        (strategy(json!({"backoffMaxSeconds": 1.5})), "/backoffMaxSeconds': got number, want integer"),
-        (strategy(json!({"backoffFactor": 2})), "/backoffFactor': got number, want string"),
-        (strategy(json!({"backoffFactor": "0.5"})), "backoffFactor: Invalid value: \"0.5\": must be"),
+        (
+            strategy(json!({"backoffLimitCount": -1})),
+            "'/waitForPodsReady/requeuingStrategy/backoffLimitCount': minimum",
+        ),
+        (
+            strategy(json!({"backoffBaseSeconds": 0})),
+            "'/waitForPodsReady/requeuingStrategy/backoffBaseSeconds': minimum",
+        ),
+        (
+            strategy(json!({"backoffMaxSeconds": 1.5})),
+            "'/waitForPodsReady/requeuingStrategy/backoffMaxSeconds': got number, want integer",
+        ),
+        (
+            strategy(json!({"backoffFactor": 2})),
+            "'/waitForPodsReady/requeuingStrategy/backoffFactor': got number, want string",
+        ),
+        (
+            strategy(json!({"backoffFactor": "0.5"})),
+            "waitForPodsReady.requeuingStrategy.backoffFactor: Invalid value: \"0.5\": must be",
+        ),
         (
             strategy(json!({"backoffBaseSeconds": 61, "backoffMaxSeconds": 60})),
-            "backoffBaseSeconds must not be more than backoffMaxSeconds: 61 is more than 60",
+            "waitForPodsReady.requeuingStrategy.backoffBaseSeconds must not be more than backoffMaxSeconds: 61 is more than 60",
         ),
     ])
     .await;
@@ -322,23 +375,88 @@ async fn what_the_programs_take_in_their_file_the_chart_accepts() {
     }
 }
 
-/// Asserts that bad values are refused, each with a part of the expected error.
+/// Bad values, and words of the expected error.
+type BadValues<'w> = (Value, &'w str);
+
+/// Asserts that bad values are refused, each with the words of the expected error.
 ///
 /// Words such as `'/keeper/schedulers/0'` stand for the value alone: the schema names it so, and a rule of the grammar as
 /// `keeper.schedulers[0]`, with what it must be.
-pub async fn assert_refused(table: &[(Value, &str)]) {
-    let complaints = stream::iter(table).map(async |(values, words)| {
+///
+/// Helm names all places that the schema refuses, or else the chart all that the grammar refuses. So values with errors at places
+/// of their own share a run, until the error of each is found.
+pub async fn assert_refused(table: &[BadValues<'_>]) {
+    let (mut placed, mut alone): (Vec<_>, Vec<_>) = table.iter().partition(|row| has_place(row, &row.0));
+    while !placed.is_empty() {
+        let before = placed.len();
+        let (values, run) = together(&placed);
+        if run.len() > 1 {
+            let output = template("test", &values, &[]).await;
+            placed.retain(|row| !run.contains(row) || !is_refused(&output, row.1));
+        }
+        if placed.len() == before {
+            alone.push(placed.remove(0));
+        }
+    }
+    let complaints = stream::iter(alone).map(async |(values, words)| {
         let output = template("test", values, &[]).await;
-        let is_named = output.stderr.contains(words)
-            || by_grammar(words).is_some_and(|path| {
-                output.stderr.contains(&format!(" {path}: Invalid value: "))
-                    && output.stderr.contains(": must ")
-            });
-        let refused = !output.status.success() && is_named;
-        (!refused).then(|| format!("{values} should fail with {words:?}, but: {}", output.stderr))
+        (!is_refused(&output, words))
+            .then(|| format!("{values} should fail with {words:?}, but: {}", output.stderr))
     });
     let complaints: Vec<_> = complaints.buffered(4).filter_map(async |it| it).collect().await;
     assert_eq!(complaints, Vec::<String>::new());
+}
+
+/// True if a line of the errors has these words, at its beginning or behind a space: the path of another value may end alike.
+fn is_refused(output: &Output, words: &str) -> bool {
+    let has = |line: &str, words: &str| line.starts_with(words) || line.contains(&format!(" {words}"));
+    let invalid = by_grammar(words).map(|path| format!("{path}: Invalid value: "));
+    let is_named = |line: &str| {
+        let by_grammar = |invalid: &String| has(line, invalid) && line.contains(": must ");
+        has(line, words) || invalid.as_ref().is_some_and(by_grammar)
+    };
+    !output.status.success() && output.stderr.lines().any(is_named)
+}
+
+/// Returns the first row with all that can share its run, and the values of the run.
+fn together<'t, 'w>(rows: &[&'t BadValues<'w>]) -> (Value, Vec<&'t BadValues<'w>>) {
+    let (mut values, mut run) = (json!({}), Vec::<&BadValues<'w>>::new());
+    for &row in rows {
+        let mut more = values.clone();
+        if run.iter().all(|other| are_apart(row, other)) && merge(&mut more, &row.0) {
+            values = more;
+            run.push(row);
+        }
+    }
+    (values, run)
+}
+
+/// True if neither has a value where the other is refused: an error depends on nothing but the value at its place. The same values
+/// may be refused at several places.
+fn are_apart(one: &BadValues<'_>, other: &BadValues<'_>) -> bool {
+    one.0 == other.0 || !(has_place(one, &other.0) || has_place(other, &one.0))
+}
+
+/// True if there is a value at the place that the expected error of a row names.
+fn has_place((_, words): &BadValues<'_>, values: &Value) -> bool {
+    let place = match words.strip_prefix("'/") {
+        Some(words) => words.split_once('\'').map(|(path, _)| format!("/{path}")),
+        None => words
+            .split_once(": Invalid value: ")
+            .map(|(path, _)| format!("/{}", path.replace(['.', '['], "/").replace(']', ""))),
+    };
+    place.is_some_and(|place| values.pointer(&place).is_some())
+}
+
+/// Adds values. False: there are others at the same place.
+fn merge(values: &mut Value, more: &Value) -> bool {
+    let (Value::Object(fields), Value::Object(added)) = (&mut *values, more) else {
+        return *values == *more;
+    };
+    added.iter().all(|(name, value)| match fields.get_mut(name) {
+        Some(field) => merge(field, value),
+        None => fields.insert(name.clone(), value.clone()).is_none(),
+    })
 }
 
 /// The path of `'/keeper/schedulers/0'` as the grammar has it.
