@@ -1,6 +1,6 @@
 //! A release whose webhooks make their certificates by themselves, and run as processes behind one address.
 
-use std::{collections::BTreeSet, process::Command, time::Duration};
+use std::{collections::BTreeSet, process::Command, sync::Mutex, time::Duration};
 
 use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -28,6 +28,8 @@ pub struct World {
     pub port: u16,
     /// The values of the release, for `helm`.
     values: String,
+    /// What Helm has printed last about the release. Its notes have the flags of webhooks.
+    notes: Mutex<String>,
     backends: Vec<Backend>,
     _balancer: Balancer,
 }
@@ -43,7 +45,7 @@ impl World {
         let backend = |_| Backend { port: free_port().unwrap(), admin: free_port().unwrap() };
         let backends: Vec<_> = (0..replicas).map(backend).collect();
         let balancer = Balancer::start(port, backends.clone());
-        Self { cluster, port, values, backends, _balancer: balancer }
+        Self { cluster, port, values, notes: Mutex::default(), backends, _balancer: balancer }
     }
 
     /// Applies the definitions with kubectl.
@@ -56,7 +58,9 @@ impl World {
     /// Runs `helm <verb> tenure` of the chart.
     pub async fn helm(&self, verb: &str, flags: &[&str]) -> String {
         let release = [verb, "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--set", &self.values];
-        self.cluster.helm(&[&release[..], flags].concat()).await.unwrap().success().unwrap()
+        let printed = self.cluster.helm(&[&release[..], flags].concat()).await.unwrap().success().unwrap();
+        printed.clone_into(&mut self.notes.lock().unwrap());
+        printed
     }
 
     /// Runs `helm <arguments>` in the namespace of the release.
@@ -67,7 +71,7 @@ impl World {
 
     /// Starts a webhook with the rights of the chart's account and the flags of the chart, and more flags.
     pub async fn webhook(&self, index: usize, flags: &[&str]) -> Process {
-        let notes = self.helm_alone(&["get", "notes", "tenure"]).await;
+        let notes = self.notes.lock().unwrap().clone();
         let line = notes.lines().find(|line| line.contains("--self-managed-secret")).unwrap();
         let of_chart: Vec<_> =
             line.split_whitespace().skip_while(|word| !word.starts_with("--self")).collect();
