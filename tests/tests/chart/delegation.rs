@@ -23,7 +23,7 @@ async fn delegation_is_off_by_default_and_where_values_of_an_older_chart_are_reu
         [json!({}), json!({"delegation": null}), delegation(&json!({"enabled": false, "bounds": null}))]
     {
         let objects = render("test", &values).await;
-        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&8), Some(&8)));
+        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&9), Some(&9)));
         assert_eq!(config(&values).await.get("delegation"), None);
     }
 }

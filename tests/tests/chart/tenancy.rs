@@ -40,7 +40,7 @@ async fn policies_are_bound_everywhere_and_refuse_what_they_can_not_judge() {
         [json!({}), json!({"tenancy": null}), tenancy(&json!({"requireQueue": null, "trustedWriters": null}))]
     {
         let objects = render("test", &values).await;
-        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&8), Some(&8)));
+        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&9), Some(&9)));
         for name in ["test-tenure-bound-pods", "test-tenure-podgroup-queues"] {
             let binding = find(&objects, BINDING, name);
             assert_eq!(binding["spec"], json!({"policyName": name, "validationActions": ["Deny"]}));

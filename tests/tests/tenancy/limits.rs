@@ -45,12 +45,13 @@ enum Worst {
 }
 
 /// The policies for objects of tenants, each with its worst object.
-const WORST: [(&str, Worst); 15] = [
+const WORST: [(&str, Worst); 16] = [
     ("tenure-accounts", Worst::AnnotatedJob),
     ("tenure-bound-pods", Worst::AnnotatedPod),
     ("tenure-exemptions", Worst::OwnedPod),
     ("tenure-extensions", Worst::Any),
     ("tenure-extensions-approval", Worst::Any),
+    ("tenure-forced-deletions", Worst::Any),
     ("tenure-grace-periods", Worst::OwnedJob),
     ("tenure-owner-references", Worst::OwnedPod),
     ("tenure-podgroup-queues", Worst::Group),

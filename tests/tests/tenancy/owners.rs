@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
-use tenure_testbed::{UNDYING, eventually};
+use tenure_testbed::{Output, UNDYING, eventually};
 use tenure_tests::{
     DEADLINE, fixtures,
     keeper::Metrics,
@@ -11,7 +11,7 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, controller, distinct, owned, workload},
 };
 
-use crate::{assert_untouched, await_ended, up};
+use crate::{assert_untouched, await_ended, in_both, up};
 
 const REPLICAS: &str = "spec.replicas";
 
@@ -270,6 +270,61 @@ async fn grace_period_of_a_year_or_a_billion_ends_within_the_bound_after_each_de
         Ok((shortened >= 2).then_some(shortened))
     };
     assert_eq!(eventually("both to be counted", DEADLINE, counted).await.unwrap(), 2);
+}
+
+/// A kubelet lets the containers of a pod that is gone run on for the pod's whole grace period.
+#[tokio::test]
+async fn pod_with_a_long_grace_period_is_not_removed_before_its_containers_have_ended() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let pod = async |name: &str, spec: &Value| {
+            let labels = json!({"kai.scheduler/queue": "long", UNDYING: ""});
+            let pod = tenant.create(&distinct(bare_pod(tenant.name(), name, &labels, spec), name)).await;
+            let on_node = async || Ok(tenant.field(&pod, "spec.nodeName").await.is_string().then_some(()));
+            eventually("the pod to be bound", DEADLINE, on_node).await.unwrap();
+            pod
+        };
+        let force = async |name: &str, more: &[&str]| {
+            let delete = ["delete", "pod", name, "--force", "--grace-period=0", "--wait=false"];
+            tenant.kubectl(&[&delete[..], more].concat(), "").await
+        };
+        let delete = async |name: &str, grace: &str| {
+            let delete = ["delete", "pod", name, grace, "--wait=false"];
+            tenant.kubectl(&delete, "").await.success().unwrap()
+        };
+        let is_refused = |tried: &Output| {
+            tried.stderr.contains("gracePeriodSeconds: Invalid value: 0: must be at least 1")
+        };
+        let year = json!({"terminationGracePeriodSeconds": 365 * 24 * 60 * 60});
+        let (by_spec, by_deletion) = (pod("by-spec", &year).await, pod("by-deletion", &Value::Null).await);
+        let usual = pod("usual", &Value::Null).await;
+        eventually("the policy to be enforced", DEADLINE, async || {
+            Ok(is_refused(&force("by-spec", &["--dry-run=server"]).await).then_some(()))
+        })
+        .await
+        .unwrap();
+        delete("by-deletion", "--grace-period=31536000").await;
+        for pod in [&by_spec, &by_deletion] {
+            let tried = force(&pod.name_any(), &[]).await;
+            assert!(is_refused(&tried), "{}", tried.stderr);
+        }
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": "by-spec", "namespace": tenant.name()}, "deleteOptions": {"gracePeriodSeconds": 0},
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/by-spec/eviction", tenant.name());
+        let tried = tenant.kubectl(&["create", "--raw", &path, "-f", "-"], &eviction.to_string()).await;
+        assert!(is_refused(&tried), "{}", tried.stderr);
+        assert!(tenant.get(&by_spec).await.is_some() && tenant.get(&by_deletion).await.is_some());
+
+        force("usual", &[]).await.success().unwrap();
+        assert!(tenant.get(&usual).await.is_none());
+        delete("by-spec", "--grace-period=1").await;
+        let by_admin = ["delete", "pod", "by-spec", "--namespace", tenant.name(), "--force", "--grace-period=0"];
+        world.cluster.kubectl(&by_admin).await.unwrap().success().unwrap();
+        assert!(tenant.get(&by_spec).await.is_none());
+    })
+    .await;
 }
 
 /// The policy on references passes it, as it does a pod from before that policy.
