@@ -2,13 +2,8 @@
 
 use std::collections::HashSet;
 
-use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
-    core::GroupVersionKind,
-};
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, Tenure, eventually};
+use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, fixtures,
     keeper::Metrics,
@@ -18,8 +13,6 @@ use tenure_tests::{
 };
 
 use crate::world;
-
-const V2: &str = "queues.v2.scheduling.run.ai";
 
 /// Has another manager say something in the status of a queue, by a merge patch.
 async fn say(world: &World, name: &str, status: &Value) {
@@ -194,56 +187,4 @@ async fn kubectl_shows_it() {
     };
     assert_eq!((column("RUNNING"), column("PAUSED"), column("REQUEUEING")), ("1", "0", "0"), "{table}");
     assert_eq!(column("NEXT-EXPIRY"), status["nextExpiry"].as_str().unwrap());
-}
-
-/// A cluster whose queues are KAI-Scheduler's.
-async fn kais_world() -> World {
-    let cluster = Cluster::start("queue-status-kai").await.unwrap();
-    let definition = serde_json::from_value(fixtures::kais_queue()).unwrap();
-    let tenure = Tenure::install(&cluster, &["crds.runai=false"]).await.unwrap();
-    let world = World { cluster, tenure };
-    fixtures::install(&world, vec![definition]).await;
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    world.tenure.start_keeper().await.unwrap();
-    world
-}
-
-#[tokio::test]
-async fn where_kai_owns_the_definition_it_is_an_annotation_and_no_queue_comes_back_by_it() {
-    let world = &kais_world().await;
-    let namespace = Namespace::new(world).await;
-    let queue = |name: &str, parent: &str| {
-        json!({
-            "apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "spec": {"parentQueue": parent},
-            "metadata": {"name": name, "annotations": {"example.com/mine": "stays", "tenure.dev/max-duration": "1d"}},
-        })
-    };
-    let (parent, _) =
-        (namespace.create(&queue("kai", "")).await, namespace.create(&queue("kai-child", "kai")).await);
-    namespace.create(&bare_pod(namespace.name(), "test", &in_runai_queue("kai"), &Value::Null)).await;
-    let annotation = async |name: &str| {
-        let found = read(&world.cluster, V2, name).await;
-        let text = found["metadata"]["annotations"]["tenure.dev/status"].as_str();
-        text.map(|text| serde_json::from_str::<Value>(text).unwrap())
-    };
-    let running = async || Ok(annotation("kai").await.filter(|status| status["workloads"]["running"] == 1));
-    let status = eventually("the annotation", DEADLINE, running).await.unwrap();
-    assert!(status["nextExpiry"].is_string() && status.get("childQueues").is_none(), "{status}");
-    let found = read(&world.cluster, V2, "kai").await;
-    assert_eq!(found["metadata"]["annotations"]["example.com/mine"], "stays");
-    assert_eq!(found.get("status"), None, "KAI's own");
-
-    // as a keeper would that has not yet seen that the queue is gone
-    let annotations = json!({"tenure.dev/status": "{}"});
-    let body = json!({
-        "apiVersion": "scheduling.run.ai/v2", "kind": "Queue",
-        "metadata": {"name": "kai", "uid": parent.metadata.uid, "annotations": annotations},
-    });
-    world.cluster.kubectl(&["delete", V2, "kai"]).await.unwrap().success().unwrap();
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("scheduling.run.ai", "v2", "Queue"));
-    let queues: Api<DynamicObject> = Api::all_with(world.cluster.client().unwrap(), &kind);
-    let late = PatchParams::apply("tenure-keeper-status").force();
-    let error = queues.patch("kai", &late, &Patch::Apply(&body)).await.unwrap_err();
-    assert!(matches!(&error, kube::Error::Api(status) if status.code == 409), "{error}");
-    assert!(queues.get_opt("kai").await.unwrap().is_none());
 }

@@ -1,15 +1,20 @@
 //! Clusters in which KAI-Scheduler owns the definition: v2 alone, with annotations.
 
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+};
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Tenure, eventually, program};
 use tenure_tests::{
     DEADLINE, World, fixtures,
     pages::Walk,
-    workloads::{Namespace, in_runai_queue, workload},
+    workloads::{Namespace, bare_pod, in_runai_queue, workload},
 };
 use tokio::{process::Command, sync::OnceCell, task::spawn_blocking};
 
-use crate::{V2, create, own_annotations, queue, write};
+use crate::{V2, create, own_annotations, queue, read, write};
 
 /// The arguments with which KAI's upgrader applies the definition, again and again.
 pub const KAI_APPLIES: &[&str] =
@@ -154,4 +159,44 @@ async fn a_field_that_a_client_leaves_out_is_not_kept() {
     assert!(!output.stderr.contains("kept"), "{}", output.stderr);
     let annotations = crate::seen(cluster, V2, "kai-plain").await.1;
     assert_eq!(annotations.get("tenure.dev/max-duration"), None);
+}
+
+#[tokio::test]
+async fn the_status_of_a_queue_is_an_annotation_and_no_queue_comes_back_by_it() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let queue = |name: &str, parent: &str| {
+        json!({
+            "apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "spec": {"parentQueue": parent},
+            "metadata": {"name": name, "annotations": {"example.com/mine": "stays", "tenure.dev/max-duration": "1d"}},
+        })
+    };
+    let (parent, _) =
+        (namespace.create(&queue("kai", "")).await, namespace.create(&queue("kai-child", "kai")).await);
+    namespace.create(&bare_pod(namespace.name(), "test", &in_runai_queue("kai"), &Value::Null)).await;
+    let annotation = async |name: &str| {
+        let found = read(&world.cluster, V2, name).await;
+        let text = found["metadata"]["annotations"]["tenure.dev/status"].as_str();
+        text.map(|text| serde_json::from_str::<Value>(text).unwrap())
+    };
+    let running = async || Ok(annotation("kai").await.filter(|status| status["workloads"]["running"] == 1));
+    let status = eventually("the annotation", DEADLINE, running).await.unwrap();
+    assert!(status["nextExpiry"].is_string() && status.get("childQueues").is_none(), "{status}");
+    let found = read(&world.cluster, V2, "kai").await;
+    assert_eq!(found["metadata"]["annotations"]["example.com/mine"], "stays");
+    assert_eq!(found.get("status"), None, "KAI's own");
+
+    // as a keeper would that has not yet seen that the queue is gone
+    let annotations = json!({"tenure.dev/status": "{}"});
+    let body = json!({
+        "apiVersion": "scheduling.run.ai/v2", "kind": "Queue",
+        "metadata": {"name": "kai", "uid": parent.metadata.uid, "annotations": annotations},
+    });
+    world.cluster.kubectl(&["delete", V2, "kai"]).await.unwrap().success().unwrap();
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("scheduling.run.ai", "v2", "Queue"));
+    let queues: Api<DynamicObject> = Api::all_with(world.cluster.client().unwrap(), &kind);
+    let late = PatchParams::apply("tenure-keeper-status").force();
+    let error = queues.patch("kai", &late, &Patch::Apply(&body)).await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 409), "{error}");
+    assert!(queues.get_opt("kai").await.unwrap().is_none());
 }
