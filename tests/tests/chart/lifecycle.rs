@@ -6,7 +6,7 @@ use tenure_tests::pages::{Page, commands, run};
 use crate::{
     CHART, NAMESPACE, NOWHERE, helm, installed,
     keeper::{everything_set, rollout},
-    kubectl, shared, start, start_api_server,
+    kubectl, shared, start_api_server,
 };
 
 #[tokio::test]
@@ -132,14 +132,13 @@ async fn a_second_release_is_refused_unless_a_value_allows_it() {
     release(&["install", "second", "--set", "allowOtherReleases=true"]).await.success().unwrap();
 }
 
-/// Here no node takes the pod of the hook.
+/// Here no controller runs the Job of the hook.
 #[tokio::test]
 async fn an_uninstall_whose_job_does_not_end_is_finished_by_the_commands_of_the_page() {
-    let cluster = start("chart-stuck").await.unwrap();
+    let cluster = start_api_server("chart-stuck").await.unwrap();
     // the webhook isn't there to convert queues, or to review them
     let values = json!({
-        "crds": {"serveV2": true}, "webhook": {"failurePolicy": "Ignore", "nodeSelector": {"no": "node"}},
-        "keeper": {"enabled": false},
+        "crds": {"serveV2": true}, "webhook": {"failurePolicy": "Ignore"}, "keeper": {"enabled": false},
     });
     helm(&cluster, "install", "tenure", &values, &[]).await.success().unwrap();
     let uninstall = ["uninstall", "tenure", "--namespace", NAMESPACE, "--timeout", "5s"];

@@ -65,10 +65,6 @@ const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\
 /// An address at which no server listens.
 const NOWHERE: &str = "https://127.0.0.1:1";
 
-async fn start(name: &str) -> Result<Cluster> {
-    with_namespace(Cluster::start(name).await?).await
-}
-
 /// etcd and kube-apiserver alone, for releases without pods.
 async fn start_api_server(name: &str) -> Result<Cluster> {
     with_namespace(Cluster::start_api_server_alone(name).await?).await
@@ -87,7 +83,7 @@ async fn with_namespace(cluster: Cluster) -> Result<Cluster> {
 async fn shared() -> &'static Cluster {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     let start = async || {
-        let cluster = start("chart").await?;
+        let cluster = with_namespace(Cluster::start("chart").await?).await?;
         let operators = json!({"apiVersion": "v1", "kind": "List", "items": monitoring::operators_kinds()});
         for kinds in [certificate::cert_manager_kinds(), operators] {
             kubectl(&cluster, &["apply", "-f", "-"], &kinds.to_string()).await;
