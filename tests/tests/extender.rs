@@ -1,9 +1,11 @@
-//! Ways to configure Tenure as an extender of kube-scheduler, and preemption while Tenure doesn't answer.
+//! Ways to configure Tenure as an extender of kube-scheduler, preemption while Tenure doesn't answer, and wake-ups that no other
+//! test disturbs.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_tests::{
-    World,
+    World, audit,
     scheduling::{self, Arena, Wish},
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -64,4 +66,31 @@ async fn a_scheduler_that_sends_whole_pods_gets_the_same_answers() {
     let refused = arena.pod(&wish("refused", &queue, 150)).await;
     arena.await_refused(&refused).await;
     arena.assert_untouched(&young).await;
+}
+
+#[tokio::test]
+async fn one_wake_up_is_enough_for_many() {
+    // here no other test runs meanwhile: kube-scheduler looks again at all pods when one of another test goes
+    let world = world(&Value::Null).await;
+    let arena = Arena::new(&world, 4).await;
+    let queue = arena.queue("team", json!({"preemptMinRuntime": "10s"})).await;
+    let mut victims = Vec::new();
+    for name in ["victim-0", "victim-1", "victim-2", "victim-3"] {
+        victims.push(arena.placed(&wish(name, &queue, 100)).await);
+    }
+    let start = Timestamp::now();
+    for victim in &victims {
+        arena.schedule_at(victim, start).await;
+    }
+    let mut preemptors = Vec::new();
+    for (name, priority) in [("low", 200), ("high", 400), ("middle", 300)] {
+        let preemptor = arena.pod(&wish(name, &queue, priority)).await;
+        arena.await_refused(&preemptor).await;
+        preemptors.push(preemptor);
+    }
+    for preemptor in &preemptors {
+        arena.await_room(preemptor).await;
+    }
+    let patched = audit::patched_statuses(&arena.world.cluster, arena.namespace.name());
+    assert_eq!(patched, ["high", "high"], "a nomination, and its end");
 }
