@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, SCHEDULERS, UNDYING, UNREADY, eventually};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -24,6 +24,13 @@ static SHARED: OnceCell<Cluster> = OnceCell::const_new();
 
 async fn shared() -> &'static Cluster {
     SHARED.get_or_try_init(|| Cluster::start("test")).await.unwrap()
+}
+
+/// A cluster whose servers tests restart. One test at a time has it.
+async fn restarted() -> MutexGuard<'static, Cluster> {
+    static RESTARTED: OnceCell<Mutex<Cluster>> = OnceCell::const_new();
+    let start = async || Cluster::start("test-restart").await.map(Mutex::new);
+    RESTARTED.get_or_try_init(start).await.unwrap().lock().await
 }
 
 /// A namespace of its own for a test, with its service account.
@@ -279,7 +286,7 @@ fn is_creation(line: &str, name: &str) -> bool {
 
 #[tokio::test]
 async fn cluster_works_on_after_its_api_server_was_away() {
-    let cluster = Cluster::start("test-restart").await.unwrap();
+    let cluster = restarted().await;
     let client = cluster.client().unwrap();
     cluster.stop_api_server().await.unwrap();
     client.apiserver_version().await.unwrap_err();
@@ -289,7 +296,7 @@ async fn cluster_works_on_after_its_api_server_was_away() {
 
 #[tokio::test]
 async fn a_restarted_scheduler_has_its_new_configuration() {
-    let cluster = Cluster::start("scheduler").await.unwrap();
+    let cluster = restarted().await;
     let configure = cluster.configure_scheduler(|config| {
         config["profiles"].as_array_mut().unwrap().push(json!({"schedulerName": "another"}));
     });
