@@ -12,7 +12,9 @@ use tenure_tests::{
 };
 use tokio::join;
 
-use crate::{KINDS, assert_untouched, await_ended, bound, down, group, in_both, pod, references};
+use crate::{
+    KINDS, access::await_refusal, assert_untouched, await_ended, bound, down, group, in_both, pod, references,
+};
 
 /// Labels and annotations by which a pod is in queue `short`, or in a group of that queue.
 fn in_short() -> [(&'static str, &'static str, &'static str); 4] {
@@ -252,19 +254,14 @@ async fn evidence_is_neither_created_with_a_pod_nor_added_before_the_pod_is_boun
 #[tokio::test]
 async fn a_pod_has_no_more_claims_of_devices_than_usage_counts() {
     let world = references::off().await;
-    let tenant = &Tenant::new(world).await;
+    let name = &world.namespace().await;
+    let user = &references::seen_by(world, name, "claims", &[("", &["pods"], references::ALL)]).await;
     let pod = |count: usize| {
         let claim = |number| json!({"name": format!("c{number}"), "resourceClaimName": format!("c{number}")});
-        let mut pod = references::pod(tenant.name(), &format!("of-{count}"));
+        let mut pod = references::pod(name, &format!("of-{count}"));
         pod["spec"]["resourceClaims"] = (0..count).map(claim).collect();
         pod
     };
-    eventually("one more to be refused", DEADLINE, async || {
-        let create = ["create", "--dry-run=server", "-f", "-"];
-        let output = tenant.kubectl(&create, &pod(33).to_string()).await;
-        Ok(output.stderr.contains("spec.resourceClaims: Too many").then_some(()))
-    })
-    .await
-    .unwrap();
-    tenant.create(&pod(32)).await;
+    await_refusal(user, &pod(33), "spec.resourceClaims: Too many").await;
+    user.create(&pod(32)).await;
 }

@@ -13,12 +13,16 @@ use serde_json::{Value, json};
 use tenure_policy::owner_table::OwnerTable;
 use tenure_testbed::eventually;
 use tenure_tests::{
-    DEADLINE, World, fixtures,
+    DEADLINE, World, fixtures, scale,
     workloads::{Namespace, bare_pod, controller, distinct, owned, reference, workload},
 };
 use tokio::{join, sync::OnceCell};
 
-use crate::{access::await_refusal, owners::claim, up};
+use crate::{
+    access::{self, await_refusal},
+    owners::claim,
+    up,
+};
 
 /// API group, resources and verbs.
 pub type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -26,7 +30,7 @@ pub type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 pub const ALL: &[&str] = &["*"];
 pub const UPDATE: &[&str] = &["update"];
 
-/// Neither webhook nor keeper runs, 60 kinds are added to the table, and usage is on.
+/// Neither webhook nor keeper runs, nor a controller of Kubernetes. 60 kinds are added to the table, and usage is on.
 pub async fn off() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -42,7 +46,9 @@ pub async fn off() -> &'static World {
         };
         let values: Vec<String> = (0..60).flat_map(row).chain(["usage.enabled=true".to_owned()]).collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        let world = Box::pin(World::installed("tenancy-off", &values)).await?;
+        let world = Box::pin(World::installed_alone("tenancy-off", &values)).await?;
+        // pods need its service account
+        scale::namespace(&world, "kube-system").await;
         for file in ["scheduling.run.ai", "jobset.x-k8s.io", "ray.io", "kubeflow.org", "batch.volcano.sh"] {
             fixtures::install(&world, fixtures::definitions(file)).await;
         }
@@ -215,7 +221,7 @@ fn has_owner(objects: &[impl ResourceExt], owner: &str) -> bool {
 
 #[tokio::test]
 async fn controllers_of_kubernetes_make_their_pods() {
-    let world = off().await;
+    let world = access::world().await;
     let namespace = &Namespace::new(world).await;
     await_policy(world, namespace.name(), "nobody").await;
     let template =
