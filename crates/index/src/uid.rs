@@ -41,6 +41,12 @@ impl Uid {
         self.0.hyphenated().to_string()
     }
 
+    /// Returns some number of a uid, such as to let objects begin at different places of a list.
+    pub(crate) fn fold(self) -> usize {
+        let (high, low) = self.0.as_u64_pair();
+        usize::try_from(high ^ low).unwrap_or_default()
+    }
+
     /// True if a text of this uid differs from [`Self::text`]: the text is no UUID, or one with
     /// capitals.
     pub fn is_odd(self, text: &str) -> bool {

@@ -25,6 +25,7 @@ mod ruling;
 
 pub use going::{CountedMembers, RemainingMembers, VictimsByWorkload, WorkloadVictims};
 pub use place::{PreemptionKind, QueuePlace};
+use ruling::strongest;
 pub use ruling::{PreemptionVerdict, Rule, Ruling};
 
 /// A set of pods that starts and stops as one: a `PodGroup`, or a single pod.
@@ -95,10 +96,11 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Returns the facts that protect the victim no matter which other pods go.
-    pub const fn own(&self) -> OwnProtection<'a> {
-        let Self { workload, place, pool, class, scheduled_at, .. } = *self;
-        OwnProtection { start: workload.start, place, pool, class, scheduled_at }
+    /// Returns the facts that protect the victim no matter which other pods go. `floor` is that of
+    /// the victim against its preemptor.
+    pub const fn own<'t>(&self, floor: AppliedFloor<'t>) -> OwnProtection<'t> {
+        let Self { workload, class, scheduled_at, progress, .. } = *self;
+        OwnProtection { start: workload.start, floor, class, scheduled_at, progress }
     }
 
     /// Returns the sets of pods that must keep their minimum when the victim goes: the workload,
@@ -113,19 +115,28 @@ impl<'a> Victim<'a> {
     }
 }
 
+/// The floor of victims against a preemptor. Those of one queue in one node pool have the same.
+#[derive(Clone, Copy, Debug)]
+pub struct AppliedFloor<'t> {
+    /// The kind of the preemption.
+    pub kind: PreemptionKind,
+    /// The floor. None: the victims are in no queue.
+    pub floor: Option<Floor<'t>>,
+}
+
 /// The facts that protect a victim no matter which other pods go. Most answers need no others.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnProtection<'a> {
+pub struct OwnProtection<'t> {
     /// The start of the victim's workload. None: the workload doesn't run.
     pub start: Option<Timestamp>,
-    /// As in [`Victim`].
-    pub place: QueuePlace<'a>,
-    /// As in [`Victim`].
-    pub pool: Option<&'a str>,
+    /// The floor against the preemptor.
+    pub floor: AppliedFloor<'t>,
     /// As in [`Victim`].
     pub class: ClassState,
     /// As in [`Victim`].
     pub scheduled_at: Option<Timestamp>,
+    /// As in [`Victim`].
+    pub progress: PodProgress,
 }
 
 /// A pod that wants room.
@@ -153,6 +164,12 @@ pub struct Rules<'t> {
 pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timestamp) -> Option<Timestamp> {
     let until = start?.min(now).checked_add(floor.value.to_signed()).unwrap_or(Timestamp::MAX);
     (now < until).then_some(until)
+}
+
+/// True if no rule protects a pod: a system-critical preemptor always gets room, and a pod that ends
+/// has no protection.
+fn holds_nothing(claim: toleration::PreemptorClaim, victim: PodProgress) -> bool {
+    claim.priority >= SYSTEM_CRITICAL_PRIORITY || victim == PodProgress::Gone
 }
 
 impl<'t> Rules<'t> {
@@ -189,13 +206,22 @@ impl<'t> Rules<'t> {
         self.rule(preemptor, victim, going).rule.is_none()
     }
 
-    /// True if neither the floor nor the class of a victim protects it, no matter which other pods
-    /// go.
-    pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &OwnProtection<'_>) -> bool {
-        let OwnProtection { start, place, pool, class, scheduled_at } = *victim;
-        let floor = self.floor(place.kind(&preemptor.place), preemptor.place.queue, &place, pool);
-        floor.and_then(|floor| protected_until(start, &floor, self.now)).is_none()
-            && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
+    /// Returns the rule that protects a victim whose workload can spare no pod, and the end of its
+    /// protection if that is known. A victim that no rule protects may go, no matter which other
+    /// pods do.
+    pub fn own(
+        &self,
+        preemptor: &Preemptor<'_>,
+        victim: &OwnProtection<'_>,
+    ) -> (Option<Rule>, Option<Timestamp>) {
+        let OwnProtection { start, floor: AppliedFloor { kind, floor }, class, scheduled_at, progress } =
+            *victim;
+        if holds_nothing(preemptor.claim, progress) {
+            return (None, None);
+        }
+        let until = floor.and_then(|floor| protected_until(start, &floor, self.now));
+        let toleration = toleration::judge(class, scheduled_at, &preemptor.claim, self.now);
+        strongest(until.map(|until| (kind.rule(), until)), &toleration)
     }
 
     /// Returns the decision about a victim if no other pod of its workload goes.
@@ -238,9 +264,19 @@ impl<'t> Rules<'t> {
     }
 
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &VictimsByWorkload) -> Ruling<'t> {
-        let kind = victim.place.kind(&preemptor.place);
-        let floor = self.floor(kind, preemptor.place.queue, &victim.place, victim.pool);
+        let AppliedFloor { kind, floor } = self.applied(preemptor, &victim.place, victim.pool);
         self.ruling(kind, floor, preemptor.claim, victim, going)
+    }
+
+    /// Returns the floor of the victims at a place, on nodes of a pool, against a preemptor.
+    pub fn applied(
+        &self,
+        preemptor: &Preemptor<'_>,
+        victim: &QueuePlace<'_>,
+        pool: Option<&str>,
+    ) -> AppliedFloor<'t> {
+        let kind = victim.kind(&preemptor.place);
+        AppliedFloor { kind, floor: self.floor(kind, preemptor.place.queue, victim, pool) }
     }
 
     fn ruling(
@@ -264,8 +300,7 @@ impl<'t> Rules<'t> {
             toleration,
             progress: victim.progress,
         };
-        // a system-critical preemptor always gets room, and a pod that ends has no protection
-        if claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != PodProgress::Gone {
+        if !holds_nothing(claim, victim.progress) {
             (ruling.rule, ruling.until) = ruling.strongest();
         }
         ruling

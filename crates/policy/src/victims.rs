@@ -26,7 +26,7 @@ use budgets::violating;
 pub use exchange::Neighbor;
 use exchange::VictimExchange;
 pub use requests::{Requests, ResourceName};
-use wait::{PreemptibleFrom, enough_from};
+pub use wait::{PreemptibleFrom, RoomOverTime};
 
 /// A pod of a node.
 #[derive(Clone, Copy, Debug)]
@@ -96,10 +96,19 @@ pub fn protected<'v>(
     victims: impl Iterator<Item = Victim<'v>> + Clone,
 ) -> Option<NodeProtection> {
     let rulings = rules.rulings(preemptor, victims);
-    let mut protected = rulings.filter_map(|ruling| Some((ruling.rule?, ruling.until)));
-    let (rule, first) = protected.next()?;
-    let until = first.and_then(|first| protected.try_fold(first, |last, (_, until)| Some(last.max(until?))));
-    Some(NodeProtection { rule, until })
+    NodeProtection::of(rulings.map(|ruling| (ruling.rule, ruling.until)))
+}
+
+impl NodeProtection {
+    /// Reads the rules that protect the offered victims, and the ends of their protections. None:
+    /// none is protected.
+    pub fn of(ruled: impl Iterator<Item = (Option<Rule>, Option<Timestamp>)>) -> Option<Self> {
+        let mut protected = ruled.filter_map(|(rule, until)| Some((rule?, until)));
+        let (rule, first) = protected.next()?;
+        let until =
+            first.and_then(|first| protected.try_fold(first, |last, (_, until)| Some(last.max(until?))));
+        Some(Self { rule, until })
+    }
 }
 
 /// The importance of a pod: its priority. Of pods with the same priority, the younger is less
@@ -154,7 +163,11 @@ impl VictimSearch<'_, '_> {
         }
         let needed = Requests::sum(staying().map(|pod| pod.requests));
         let others = self.least(&taken, &needed, &mut exchange);
-        let mut others = others.ok_or_else(|| enough_from(pods, &may_go, &needed))?;
+        let mut others = others.ok_or_else(|| {
+            let mut room = RoomOverTime::default();
+            pods.iter().zip(&may_go).for_each(|(pod, from)| room.add(*from, pod.requests));
+            room.enough_from(&needed)
+        })?;
         others.victims.extend(offered_pods().filter(|(_, pod)| pod.is_gone()).map(|(place, _)| place));
         others.victims.sort_by_key(|place| Reverse(pods.get(*place).map(|pod| pod.priority)));
         Ok(others)
@@ -245,7 +258,7 @@ impl VictimSearch<'_, '_> {
         for are_free in [true, false] {
             sorted.retain(|of| {
                 let victim = &of.pod.victim;
-                let is_free = || self.rules.is_free(self.preemptor, &victim.own());
+                let is_free = || self.own(victim).0.is_none();
                 if !victim.unit().is_elastic() || is_free() != are_free {
                     return true;
                 }

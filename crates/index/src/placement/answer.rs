@@ -12,13 +12,18 @@ use tenure_policy::{
     gang::PodProgress,
     preemption::{Preemptor, QueuePlace, Rules},
     toleration,
-    victims::{Neighbor, NodeProtection, Replacements, VictimCandidate, VictimSearch, protected},
+    tree::QueueTree,
+    victims::{
+        Neighbor, NodeProtection, PreemptibleFrom, Replacements, Requests, RoomOverTime, VictimCandidate,
+        VictimSearch, protected,
+    },
 };
 use tenure_types::{extender::OfferedVictims, podgroup::PodGroupKind, projection::Pod, room::PodNeeds};
 
 use super::{
     PlacementIndex, PodRecord,
-    workloads::{PodWithWorkload, WorkloadCache},
+    places::NodePods,
+    workloads::{OwnVerdict, PodWithWorkload, WorkloadCache},
 };
 use crate::Uid;
 
@@ -71,6 +76,8 @@ pub enum Rejection {
     Unknown(String),
     /// No victim was offered.
     NoVictims,
+    /// A victim is protected, and other pods may do, but enough other nodes make room.
+    EnoughOthers,
 }
 
 /// Buffers that are filled for each node: to allocate them each time takes longer than most answers.
@@ -79,10 +86,11 @@ struct NodeBuffers<'o, 'q, 'i> {
     workloads: WorkloadCache<'q, 'i>,
     /// The pods that were offered, each once.
     found: Vec<OfferedPod<'o, 'i>>,
-    /// The pods of the node, the offered ones first. Filled only if one of those may be protected.
+    /// The requests of the node's pods, by the time from which each may go. Filled only if an
+    /// offered pod may be protected.
+    room: RoomOverTime<'i>,
+    /// The pods of the node, the offered ones first. Filled only for a search.
     here: Vec<PodWithWorkload<'o, 'i>>,
-    /// The number of searches for other victims that this thread may still make.
-    searches: usize,
 }
 
 /// A pod that a scheduler offers.
@@ -91,18 +99,20 @@ struct OfferedPod<'o, 'i> {
     text: &'o Cow<'i, str>,
     uid: Uid,
     pod: &'i PodRecord,
-    /// True if the pod is in a group that exists. Known once it has been asked if the pod may go.
-    in_group: bool,
+    own: OwnVerdict,
 }
 
-/// The number of nodes beyond which other threads help. A scheduler of a large cluster doesn't
-/// offer more. Other threads may have to wait for a processor, which takes longer than the answers
-/// for fewer nodes.
-const FEW_NODES: usize = 1_000;
+/// The number of nodes beyond which other threads help. To start a thread takes as long as the
+/// verdicts on some tens of nodes.
+const FEW_NODES: usize = 100;
 
-/// The number of searches beyond which other threads help. A node with a search takes ten times as
-/// long as one without.
+/// The number of searches for other victims beyond which other threads help. A node with a search
+/// takes ten times as long as one without.
 const FEW_SEARCHES: usize = 16;
+
+/// The number of nodes that are enough for a scheduler: kube-scheduler itself looks for this many
+/// (`minCandidateNodesAbsolute`). Other victims are sought until as many nodes make room.
+const ENOUGH_NODES: usize = 100;
 
 /// The most threads for a question. A scheduler asks one question at a time, and more threads gain
 /// little.
@@ -125,10 +135,31 @@ impl PlacementIndex {
     ) -> Vec<NodeVerdict<'a>> {
         let itself = question.preemptor.metadata.uid.as_deref().map(Uid::of);
         let asked = PreemptionQuery { index: self, question, preemptor: self.preemptor(question), itself };
-        let mut answers = asked.nodes(offers.get(..FEW_NODES).unwrap_or(offers), FEW_SEARCHES);
-        let left = offers.get(answers.len()..).unwrap_or_default();
-        if !left.is_empty() {
-            answers.extend(asked.divided(left, *THREADS));
+        let all: Vec<&OfferedVictims<'a>> = offers.iter().collect();
+        let mut answers = asked.divided(&all, FEW_NODES, |offer, buffers| asked.node(offer, buffers, false));
+        let mut left: Vec<usize> = answers
+            .iter()
+            .enumerate()
+            .filter(|(_, answer)| matches!(answer, NodeVerdict::Drop(Rejection::EnoughOthers)))
+            .map(|(place, _)| place)
+            .collect();
+        let mut enough =
+            ENOUGH_NODES.saturating_sub(answers.iter().filter(|answer| answer.makes_room()).count());
+        // not always the first nodes: each preemptor begins with another one
+        let begin = itself.map_or(0, Uid::fold).checked_rem(left.len()).unwrap_or(0);
+        left.rotate_left(begin);
+        for places in left.chunks(ENOUGH_NODES) {
+            if enough == 0 {
+                break;
+            }
+            let some: Vec<&OfferedVictims<'a>> =
+                places.iter().filter_map(|place| offers.get(*place)).collect();
+            let searched =
+                asked.divided(&some, FEW_SEARCHES, |offer, buffers| asked.node(offer, buffers, true));
+            for (place, found) in places.iter().zip(searched) {
+                enough = enough.saturating_sub(usize::from(found.makes_room()));
+                answers.get_mut(*place).into_iter().for_each(|answer| *answer = found.clone());
+            }
         }
         answers
     }
@@ -144,12 +175,13 @@ impl PlacementIndex {
         }
     }
 
-    /// Returns the pool of a node. None: no floors of pools are configured, or the node isn't known
-    /// or has no label of a pool.
-    pub(super) fn pool(&self, floors: &Floors, node: &str) -> Option<&str> {
+    /// Returns the pool of a node, by the name in the configuration. None: no floors of this pool are
+    /// configured, or the node isn't known or has no label of a pool.
+    pub(super) fn pool<'f>(&self, floors: &'f Floors, node: &str) -> Option<&'f str> {
         let Floors { node_pools, node_pool_label_key, .. } = floors;
         let labels = (!node_pools.is_empty()).then(|| self.reader.nodes.get(node)).flatten()?;
-        labels.get(node_pool_label_key).map(String::as_str)
+        let (name, _) = node_pools.get_key_value(labels.get(node_pool_label_key)?)?;
+        Some(name)
     }
 
     /// Returns the queue of a preemptor: that of its `PodGroup`, else that of the pod.
@@ -170,49 +202,44 @@ struct PreemptionQuery<'a, 'i> {
     itself: Option<Uid>,
 }
 
-impl<'i> PreemptionQuery<'_, 'i> {
-    /// Returns the verdicts in the order of the offers, on this number of threads.
-    fn divided(&self, offers: &[OfferedVictims<'i>], threads: usize) -> Vec<NodeVerdict<'i>> {
-        let mut shares = offers.chunks(offers.len().div_ceil(threads.max(1)).max(1));
+impl<'a, 'i> PreemptionQuery<'a, 'i> {
+    /// Returns the verdicts in the order of the offers. Other threads help with more than `few`.
+    fn divided<'o>(
+        &self,
+        offers: &[&'o OfferedVictims<'i>],
+        few: usize,
+        verdict: impl Fn(&'o OfferedVictims<'i>, &mut NodeBuffers<'o, 'a, 'i>) -> NodeVerdict<'i> + Sync,
+    ) -> Vec<NodeVerdict<'i>> {
+        let verdicts = |share: &[&'o OfferedVictims<'i>]| -> Vec<NodeVerdict<'i>> {
+            let mut buffers = NodeBuffers::new(self.index, self.question.rules.tree);
+            share.iter().map(|offer| verdict(offer, &mut buffers)).collect()
+        };
+        let threads = if offers.len() > few { *THREADS } else { 1 };
+        let verdicts = &verdicts;
+        let mut shares = offers.chunks(offers.len().div_ceil(threads).max(1));
         let own = shares.next().unwrap_or_default();
         thread::scope(|scope| {
-            let begin = |share| {
-                let others =
-                    thread::Builder::new().spawn_scoped(scope, move || self.nodes(share, usize::MAX));
-                (share, others)
-            };
+            let begin = |share| (share, thread::Builder::new().spawn_scoped(scope, move || verdicts(share)));
             let others: Vec<_> = shares.map(begin).collect();
-            let mut answers = self.nodes(own, usize::MAX);
+            let mut answers = verdicts(own);
             for (share, thread) in others {
                 // if no thread can be started, the work is done here
                 let done = thread.ok().and_then(|thread| thread.join().ok());
-                answers.extend(done.unwrap_or_else(|| self.nodes(share, usize::MAX)));
+                answers.extend(done.unwrap_or_else(|| verdicts(share)));
             }
             answers
         })
     }
 
-    /// Returns the verdicts in the order of the offers, up to the offer that takes the last of the
-    /// allowed searches.
-    fn nodes(&self, offers: &[OfferedVictims<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
-        let workloads = WorkloadCache::new(self.index, self.question.rules.tree);
-        let mut scratch = NodeBuffers { workloads, found: Vec::new(), here: Vec::new(), searches };
-        let mut answers = Vec::with_capacity(offers.len());
-        for offer in offers {
-            answers.push(self.node(offer, &mut scratch));
-            if scratch.searches == 0 {
-                break;
-            }
-        }
-        answers
-    }
-
+    /// Returns the verdict on a node. Unless it `searches`, it is [`Rejection::EnoughOthers`] for a
+    /// node where other pods may make room.
     fn node<'o>(
         &self,
         offer: &'o OfferedVictims<'i>,
-        scratch: &mut NodeBuffers<'o, '_, 'i>,
+        buffers: &mut NodeBuffers<'o, 'a, 'i>,
+        searches: bool,
     ) -> NodeVerdict<'i> {
-        let NodeBuffers { workloads, found, here, searches } = scratch;
+        let NodeBuffers { workloads, found, room, here } = buffers;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
         // a pod that was created with a node shows its binding later
@@ -220,12 +247,15 @@ impl<'i> PreemptionQuery<'_, 'i> {
         for text in &offer.victims {
             let uid = Uid::of(text);
             // no pod makes room for itself
-            let may_go = |pod: &&PodRecord| (gets_any || is_bound(pod)) && self.itself != Some(uid);
-            let pod = residents.and_then(|residents| residents.find(uid)).filter(may_go);
-            let Some(pod) = pod else { return NodeVerdict::Drop(Rejection::Unknown(text.to_string())) };
+            let of = residents.filter(|_| self.itself != Some(uid)).and_then(|residents| residents.find(uid));
+            let Some(pod) = of else { return NodeVerdict::Drop(Rejection::Unknown(text.to_string())) };
             if found.iter().all(|of| of.uid != uid) {
-                found.push(OfferedPod { text, uid, pod, in_group: false });
+                found.push(OfferedPod { text, uid, pod, own: OwnVerdict::default() });
             }
+        }
+        // after all are found: a processor reads the records at once if no search is between them
+        if let Some(of) = found.iter().find(|of| !gets_any && !is_bound(of.pod)) {
+            return NodeVerdict::Drop(Rejection::Unknown(of.text.to_string()));
         }
         let offered = found.len();
         let Some(residents) = residents.filter(|_| offered > 0) else {
@@ -236,14 +266,17 @@ impl<'i> PreemptionQuery<'_, 'i> {
         found.sort_by_key(|of| Reverse(of.pod.priority));
         let pool = self.index.pool(self.question.rules.floors, &offer.node);
         let rules = &self.question.rules;
+        found.iter_mut().for_each(|of| of.own = workloads.own(rules, &self.preemptor, of.pod, pool));
         // most victims may go, no matter which others go with them
-        let may_all_go = found.iter_mut().all(|of| {
-            let (is_free, in_group) = workloads.is_free(rules, &self.preemptor, of.pod, pool);
-            of.in_group = in_group;
-            is_free
-        });
-        if may_all_go {
+        if found.iter().all(|of| of.own.is_free()) {
             return NodeVerdict::Keep(found.iter().map(OfferedPod::taken).collect());
+        }
+        if let Some(protected) = self.protected(residents, found, pool, workloads, room) {
+            return NodeVerdict::Drop(Rejection::Protected(protected));
+        }
+        let is_certain = |of: &OfferedPod<'_, '_>| !of.own.is_free() && !of.own.is_elastic;
+        if !searches && found.iter().any(is_certain) {
+            return NodeVerdict::Drop(Rejection::EnoughOthers);
         }
         here.clear();
         here.extend(found.iter().map(|of| {
@@ -255,13 +288,15 @@ impl<'i> PreemptionQuery<'_, 'i> {
         let Some(protected) = protected(rules, &self.preemptor, victims) else {
             return NodeVerdict::Keep(here.iter().map(PodWithWorkload::taken).collect());
         };
+        if !searches {
+            return NodeVerdict::Drop(Rejection::EnoughOthers);
+        }
         let needs = self.question.neighbor.needs;
         if needs.is_some_and(|needs| needs.is_unknown) {
             return NodeVerdict::Drop(Rejection::Protected(protected));
         }
         // pods that are never taken matter only to a preemptor with volumes
         let all = needs.is_some_and(PodNeeds::attaches);
-        *searches = searches.saturating_sub(1);
         let may_be_taken = |pod: &PodRecord| leaves_room(pod) && pod.priority < self.preemptor.claim.priority;
         for (uid, pod) in residents.all() {
             if (all || may_be_taken(pod)) && here.iter().take(offered).all(|of| of.uid != uid) {
@@ -269,6 +304,47 @@ impl<'i> PreemptionQuery<'_, 'i> {
             }
         }
         self.others(&offer.node, here, offered, workloads, protected)
+    }
+
+    /// Returns the protection of a node whose pods can't free enough before some protections end.
+    /// None: a search must tell. It also must for needs besides room, and for elastic workloads.
+    fn protected(
+        &self,
+        residents: &'i NodePods,
+        found: &[OfferedPod<'_, 'i>],
+        pool: Option<&str>,
+        workloads: &mut WorkloadCache<'a, 'i>,
+        room: &mut RoomOverTime<'i>,
+    ) -> Option<NodeProtection> {
+        let Neighbor { needs, labels, .. } = self.question.neighbor;
+        let needs_search = |of: &OfferedPod<'_, '_>| !of.pod.plain || of.own.is_elastic;
+        if needs.is_some() || !labels.are_known() || found.iter().any(needs_search) {
+            return None;
+        }
+        let protected = NodeProtection::of(found.iter().map(|of| of.own.ruled))?;
+        let may_go = |pod: &PodRecord| {
+            pod.progress == PodProgress::Running && pod.priority < self.preemptor.claim.priority
+        };
+        room.clear();
+        for of in found.iter().filter(|of| may_go(of.pod)) {
+            room.add(PreemptibleFrom::ruled(of.own.ruled), &of.pod.requests);
+        }
+        for (uid, pod) in residents.all().filter(|(_, pod)| leaves_room(pod) && may_go(pod)) {
+            if found.iter().all(|of| of.uid != uid) {
+                let own = workloads.own(&self.question.rules, &self.preemptor, pod, pool);
+                if own.is_elastic {
+                    return None;
+                }
+                room.add(PreemptibleFrom::ruled(own.ruled), &pod.requests);
+            }
+        }
+        let staying = found.iter().filter(|of| of.pod.progress != PodProgress::Gone);
+        let needed = Requests::sum(staying.map(|of| &*of.pod.requests));
+        if room.is_enough(&needed) {
+            return None;
+        }
+        let until = room.enough_from(&needed).into_iter().chain(protected.until).min();
+        Some(NodeProtection { until, ..protected })
     }
 
     /// Finds pods to evict in place of the first `offered` pods of `here`, some of which are
@@ -320,10 +396,24 @@ impl<'i> PreemptionQuery<'_, 'i> {
     }
 }
 
+impl NodeVerdict<'_> {
+    /// True if pods of the node make room.
+    const fn makes_room(&self) -> bool {
+        matches!(self, Self::Keep(_) | Self::Instead { .. })
+    }
+}
+
+impl<'q, 'i> NodeBuffers<'_, 'q, 'i> {
+    fn new(index: &'i PlacementIndex, tree: &'q QueueTree) -> Self {
+        let workloads = WorkloadCache::new(index, tree);
+        Self { workloads, found: Vec::new(), room: RoomOverTime::default(), here: Vec::new() }
+    }
+}
+
 impl<'i> OfferedPod<'_, 'i> {
     /// Returns the pod as a part of an answer.
     fn taken(&self) -> PreemptiblePod<'i> {
-        PreemptiblePod { text: self.text.clone(), uid: self.uid, in_group: self.in_group }
+        PreemptiblePod { text: self.text.clone(), uid: self.uid, in_group: self.own.in_group }
     }
 }
 

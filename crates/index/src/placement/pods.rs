@@ -57,36 +57,38 @@ impl<T: Eq + Hash> SharedValues<T> {
     }
 }
 
-/// The record of a pod, with the facts that decisions need.
+/// The record of a pod, with the facts that decisions need. Those that each verdict reads come
+/// first, next to each other in memory: a question is about thousands of pods.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct PodRecord {
-    /// The pod's uid as the API server writes it, if that text is odd: answers name it. None: the
-    /// uid is a UUID in lower case.
-    pub odd_uid: Option<Box<str>>,
+    /// The pod's scheduling. None: no condition shows it.
+    pub scheduled: Option<Timestamp>,
+    /// The groups that the pod names. Gangs know them as well, but a lookup there takes time.
+    pub memberships: Option<Arc<[Membership]>>,
+    pub class: Option<ArcStr>,
+    /// The queue of the run.ai family that the pod names itself.
+    pub queue: Option<ArcStr>,
+    pub priority: i32,
+    pub progress: PodProgress,
+    /// True if the pod's place is free once the pod is deleted: neither a kubelet nor a `DaemonSet`
+    /// brings it back.
+    pub frees: bool,
+    /// True if the pod needs nothing but room. Other needs are kept apart.
+    pub plain: bool,
+    /// True if the pod waits rather than preempt others: its `preemptionPolicy` is `Never`.
+    pub never_preempts: bool,
+    pub requests: Arc<Requests>,
+    pub labels: Arc<PodLabels>,
     pub namespace: ArcStr,
     pub name: ArcStr,
     /// The node in `spec.nodeName`. None: the pod isn't bound.
     pub node: Option<ArcStr>,
     /// The node on which the pod's scheduler makes room for it, as long as the pod waits.
     pub nominated: Option<ArcStr>,
-    pub priority: i32,
-    /// True if the pod waits rather than preempt others: its `preemptionPolicy` is `Never`.
-    pub never_preempts: bool,
-    pub class: Option<ArcStr>,
-    /// The queue of the run.ai family that the pod names itself.
-    pub queue: Option<ArcStr>,
-    /// The pod's scheduling. None: no condition shows it.
-    pub scheduled: Option<Timestamp>,
-    pub progress: PodProgress,
-    pub requests: Arc<Requests>,
-    pub labels: Arc<PodLabels>,
-    /// The groups that the pod names. Gangs know them as well, but a lookup there takes time.
-    pub memberships: Option<Arc<[Membership]>>,
-    /// True if the pod needs nothing but room. Other needs are kept apart.
-    pub plain: bool,
-    /// True if the pod's place is free once the pod is deleted: neither a kubelet nor a `DaemonSet`
-    /// brings it back.
-    pub frees: bool,
+    /// The pod's uid as the API server writes it, if that text is odd: answers name it. None: the
+    /// uid is a UUID in lower case.
+    pub odd_uid: Option<Box<str>>,
     /// The reason why the guard never keeps the pod. None: the guard may keep it.
     pub spared: Option<VerdictReason>,
 }

@@ -1,4 +1,5 @@
 use kube::core::ObjectMeta;
+use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 use tenure_policy::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
@@ -234,6 +235,95 @@ fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
                 assert_eq!(*answer == expected, is_old(place), "{place} of {many}: {answer:?}");
             }
         }
+    }
+}
+
+/// Offers of one young victim on each of these nodes. On the first `substitutes`, an older pod may go instead.
+fn young_on(nodes: &[String], substitutes: usize) -> (World, Vec<OfferedVictims<'_>>) {
+    let on = |(place, node): (usize, &String)| {
+        let at = json!({"spec": {"nodeName": node}});
+        let older = (place < substitutes).then(|| pod(&format!("{node}-older"), 700, &at));
+        [Some(pod(node, 60, &at)), older]
+    };
+    let world = World::new(&nodes.iter().enumerate().flat_map(on).flatten().collect::<Vec<_>>());
+    let offers = nodes.iter().map(|node| offer(node, &[node])).collect();
+    (world, offers)
+}
+
+#[test]
+fn other_victims_are_sought_until_enough_nodes_make_room() {
+    let nodes: Vec<String> = (0..350).map(|number| format!("n-{number}")).collect();
+    for (substitutes, expected) in
+        [(0, 0..=0), (30, 30..=30), (100, 100..=100), (350, 100..=100), (200, 100..=199)]
+    {
+        let (world, offers) = young_on(&nodes, substitutes);
+        let answers = world.asked_of(&preemptor(), &offers);
+        let mut make_room = 0;
+        for (place, answer) in answers.iter().enumerate() {
+            match answer {
+                NodeVerdict::Instead { .. } => {
+                    assert_eq!(*answer, instead(&[&format!("{}-older", nodes[place])]));
+                    make_room += 1;
+                }
+                NodeVerdict::Drop(Rejection::EnoughOthers) => {
+                    assert!(place < substitutes && substitutes > 100)
+                }
+                NodeVerdict::Drop(Rejection::Protected(_)) => assert!(place >= substitutes),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(expected.contains(&make_room), "{make_room} of {substitutes}");
+    }
+}
+
+#[test]
+fn no_other_victims_are_sought_where_enough_nodes_keep_theirs() {
+    let nodes: Vec<String> = (0..150).map(|number| format!("n-{number}")).collect();
+    let (mut world, offers) = young_on(&nodes, 150);
+    for node in &nodes[50..] {
+        world.apply(&pod(node, 700, &json!({"spec": {"nodeName": node}})));
+    }
+    let answers = world.asked_of(&preemptor(), &offers);
+    let (sought, kept) = answers.split_at(50);
+    assert!(sought.iter().all(|answer| *answer == NodeVerdict::Drop(Rejection::EnoughOthers)));
+    assert!(kept.iter().all(|answer| matches!(answer, NodeVerdict::Keep(_))));
+}
+
+/// A pod of a node: its age in seconds, its priority, its processors, and what it is besides.
+type AnyPod = (i64, i32, u32, u8);
+
+proptest! {
+    #[test]
+    fn a_verdict_without_a_search_is_that_of_a_search(
+        pods in vec((0_i64..1_300, 1..11, 1_u32..4, 0_u8..12), 1..12),
+        offered in vec(0_usize..12, 1..6),
+    ) {
+        let names: Vec<String> = (0..pods.len()).map(|place| place.to_string()).collect();
+        let read = |(place, (age, priority, processors, kind)): (usize, &AnyPod)| {
+            let requests = json!([{"resources": {"requests": {"cpu": processors.to_string()}}}]);
+            let mut of = pod(&names[place], *age, &json!({"spec": {"priority": priority, "containers": requests}}));
+            match kind {
+                0 => of["metadata"]["deletionTimestamp"] = json!(NOW),
+                1 => of["metadata"]["labels"] = json!({}),
+                2 => of["metadata"]["annotations"] = json!({"pod-group-name": "g"}),
+                3 => of["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]),
+                4 => of["spec"]["priorityClassName"] = json!("missing"),
+                _ => {}
+            }
+            of
+        };
+        let mut world = World::new(&pods.iter().enumerate().map(read).collect::<Vec<_>>());
+        world.group(&json!({"queue": "q", "minMember": 2}));
+        let victims: Vec<&str> = offered.iter().filter_map(|place| names.get(*place)).map(String::as_str).collect();
+        let offers = [offer("n", &victims)];
+        let (asking, none) = (serde_json::from_value::<Pod>(preemptor()).unwrap(), PodNeeds::default());
+        let labels: BTreeMap<String, String> = BTreeMap::new();
+        // needs besides room, even if there are none, take a search
+        let [quick, searched] = [None, Some(&none)].map(|needs| {
+            let neighbor = Neighbor { namespace: "ns", labels: &labels, needs };
+            world.index.answer(&PreemptionRequest { rules: world.rules(), preemptor: &asking, neighbor }, &offers)
+        });
+        prop_assert_eq!(quick, searched);
     }
 }
 

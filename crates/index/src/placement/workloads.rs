@@ -2,12 +2,13 @@
 //! same workload, so each is looked up once. Answers, the guard, and the counts of kept and pending
 //! victims each use a cache for one question.
 
-use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
+use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, ptr};
 
 use arcstr::ArcStr;
+use jiff::Timestamp;
 use tenure_policy::{
     gang::CountedPods,
-    preemption::{OwnProtection, Preemptor, QueuePlace, Rules, Victim, Workload},
+    preemption::{AppliedFloor, OwnProtection, Preemptor, QueuePlace, Rule, Rules, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
 };
@@ -45,6 +46,26 @@ pub struct WorkloadCache<'q, 'i> {
     classes: ByAddress<*const u8, ClassState>,
     /// The places of queues in the tree, by their interned names.
     places: ByAddress<*const u8, QueuePlace<'i>>,
+    /// The floors of victims against the preemptor, by the interned names of queue and node pool.
+    floors: ByAddress<[*const u8; 2], AppliedFloor<'q>>,
+}
+
+/// The protection of a pod no matter which other pods go.
+#[derive(Clone, Copy, Default)]
+pub struct OwnVerdict {
+    /// The rule that protects the pod, and the end of the protection if that is known.
+    pub ruled: (Option<Rule>, Option<Timestamp>),
+    /// True if the pod is in a group that exists.
+    pub in_group: bool,
+    /// True if the group can spare pods: then this one may go all the same.
+    pub is_elastic: bool,
+}
+
+impl OwnVerdict {
+    /// True if nothing protects the pod.
+    pub const fn is_free(&self) -> bool {
+        self.ruled.0.is_none()
+    }
 }
 
 /// The numbers of a group's workload, of the part of the group that is counted apart, and of the
@@ -72,6 +93,8 @@ struct ResolvedGroup<'i> {
     /// group.
     of: Option<(GroupWorkload<'i>, usize, usize)>,
     queue: Option<GroupQueue<&'i ArcStr>>,
+    /// True if the group can spare pods.
+    is_elastic: bool,
 }
 
 /// A pod with its workload.
@@ -140,32 +163,52 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             of_memberships: HashMap::default(),
             classes: HashMap::default(),
             places: HashMap::default(),
+            floors: HashMap::default(),
         }
     }
 
-    /// True if a preemptor may have a pod on a node of a pool, no matter which other pods go. Also
-    /// returns true if the pod is in a group that exists.
-    pub fn is_free(
+    /// Returns the protection of a pod on a node of a pool from a preemptor, no matter which other
+    /// pods go. All calls must be for the same rules and the same preemptor.
+    pub fn own(
         &mut self,
-        rules: &Rules<'_>,
+        rules: &Rules<'q>,
         preemptor: &Preemptor<'_>,
         pod: &'i PodRecord,
         pool: Option<&str>,
-    ) -> (bool, bool) {
+    ) -> OwnVerdict {
         let (class, scheduled_at) = (self.class(pod), pod.scheduled);
-        let ResolvedGroup { of, queue } = self.named(pod);
+        let ResolvedGroup { of, queue, is_elastic } = self.named(pod);
         let start = of.as_ref().map_or(scheduled_at, |(group, ..)| group.start);
-        let (in_group, queue) = (of.is_some(), *queue);
-        let place = self.place(floor_queue(queue, pod.queue.as_deref(), scheduled_at));
-        let victim = OwnProtection { start, place, pool, class, scheduled_at };
-        (rules.is_free(preemptor, &victim), in_group)
+        let (in_group, queue, is_elastic) = (of.is_some(), *queue, *is_elastic);
+        let queue = floor_queue(queue, pod.queue.as_deref(), scheduled_at);
+        let floor = self.floor(rules, preemptor, queue, pool);
+        let victim = OwnProtection { start, floor, class, scheduled_at, progress: pod.progress };
+        OwnVerdict { ruled: rules.own(preemptor, &victim), in_group, is_elastic }
+    }
+
+    /// Returns the floor of the victims of a queue on nodes of a pool against the preemptor.
+    fn floor(
+        &mut self,
+        rules: &Rules<'q>,
+        preemptor: &Preemptor<'_>,
+        queue: Option<&'i str>,
+        pool: Option<&str>,
+    ) -> AppliedFloor<'q> {
+        let key = [queue, pool].map(|name| name.map_or(ptr::null(), str::as_ptr));
+        if let Some(known) = self.floors.get(&key) {
+            return *known;
+        }
+        let place = self.place(queue);
+        let floor = rules.applied(preemptor, &place, pool);
+        self.floors.insert(key, floor);
+        floor
     }
 
     /// Finds the workload of a pod, and the part of it that is counted apart, which takes a pass over
     /// all pods of the group. `uid` is the key of the record.
     pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> PodWithWorkload<'o, 'i> {
         let class = self.class(pod);
-        let ResolvedGroup { of, queue } = *self.named(pod);
+        let ResolvedGroup { of, queue, .. } = *self.named(pod);
         let place = self.place(floor_queue(queue, pod.queue.as_deref(), pod.scheduled));
         let of = match of {
             Some((of, group, subgroup)) => {
@@ -185,7 +228,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
 
     /// Returns the group that a pod names, and adds the group's workload if it is new.
     fn named(&mut self, pod: &'i PodRecord) -> &ResolvedGroup<'i> {
-        const NONE: &ResolvedGroup<'static> = &ResolvedGroup { of: None, queue: None };
+        const NONE: &ResolvedGroup<'static> = &ResolvedGroup { of: None, queue: None, is_elastic: false };
         let memberships = pod.memberships();
         if memberships.is_empty() {
             return NONE;
@@ -208,8 +251,10 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             let all = self.of_groups.get(&group.id()).copied().unwrap_or_else(|| self.add(place, group));
             (group, all, group.number(of))
         });
+        let all = of.and_then(|(_, all, _)| self.groups.get(all));
+        let is_elastic = all.is_some_and(Workload::is_elastic);
         let number = self.resolved.len();
-        self.resolved.push(ResolvedGroup { of, queue });
+        self.resolved.push(ResolvedGroup { of, queue, is_elastic });
         self.of_memberships.insert(memberships.as_ptr(), number);
         number
     }

@@ -153,12 +153,16 @@ impl VictimsByWorkload {
     /// Returns the rest of a victim's part, or that of its workload where only that is too small.
     /// None: the part isn't elastic.
     pub(super) fn left(&self, victim: &Victim<'_>) -> Option<RemainingMembers> {
+        // most workloads aren't
+        if !victim.unit().is_elastic() {
+            return None;
+        }
         let nothing = WorkloadVictims::default();
         let left = |counted: &Workload<'_>| {
             let going = self.0.get(&ptr::from_ref(counted).cast::<()>()).unwrap_or(&nothing);
             going.left(counted, victim.subgroup)
         };
-        let own = left(victim.part.unwrap_or(victim.workload))?;
+        let own = left(victim.unit())?;
         let whole = || left(victim.workload).filter(|whole| !whole.is_enough());
         let is_apart = own.is_enough() && victim.part.is_some();
         Some(is_apart.then(whole).flatten().unwrap_or(own))

@@ -71,22 +71,40 @@ impl Ruling<'_> {
     /// Returns the rule that protects for longest, and the end of its protection if that is known.
     pub(super) fn strongest(&self) -> (Option<Rule>, Option<Timestamp>) {
         let floor = self.floor_until.and_then(|until| Some((self.floor_rule()?, until)));
-        if !self.toleration.is_exempt() {
-            return (floor.map(|(rule, _)| rule), floor.map(|(_, until)| until));
-        }
-        match (floor, self.toleration.until()) {
-            (Some((rule, floor)), Some(tolerated)) if floor >= tolerated => (Some(rule), Some(floor)),
-            (_, until) => (Some(Rule::PreemptionToleration), until),
-        }
+        strongest(floor, &self.toleration)
     }
 
     /// Returns the rule of a floor that isn't over. None: an elastic workload keeps enough pods.
     fn floor_rule(&self) -> Option<Rule> {
-        match (self.left, self.kind) {
-            (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),
-            (None, PreemptionKind::Preempt) => Some(Rule::PreemptMinRuntime),
-            (None, PreemptionKind::Reclaim) => Some(Rule::ReclaimMinRuntime),
+        match self.left {
+            Some(left) => (!left.is_enough()).then_some(Rule::MinAvailable),
+            None => Some(self.kind.rule()),
         }
+    }
+}
+
+impl PreemptionKind {
+    /// Returns the rule of the floor that counts for this kind.
+    pub(super) const fn rule(self) -> Rule {
+        match self {
+            Self::Preempt => Rule::PreemptMinRuntime,
+            Self::Reclaim => Rule::ReclaimMinRuntime,
+        }
+    }
+}
+
+/// Returns the rule that protects for longest, and the end of its protection if that is known.
+/// `floor` has the rule of a floor that isn't over, and its end.
+pub(super) fn strongest(
+    floor: Option<(Rule, Timestamp)>,
+    toleration: &Judgement,
+) -> (Option<Rule>, Option<Timestamp>) {
+    if !toleration.is_exempt() {
+        return (floor.map(|(rule, _)| rule), floor.map(|(_, until)| until));
+    }
+    match (floor, toleration.until()) {
+        (Some((rule, floor)), Some(tolerated)) if floor >= tolerated => (Some(rule), Some(floor)),
+        (_, until) => (Some(Rule::PreemptionToleration), until),
     }
 }
 

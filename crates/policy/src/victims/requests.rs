@@ -61,16 +61,31 @@ impl Requests {
     /// True if the rest without `part` has at least as much of every resource as `needed`, and at
     /// least as many pods.
     pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
-        let left = |resource: &ResourceName| self.of(resource).saturating_sub(part.of(resource));
+        let left = |place: usize, resource: &ResourceName| {
+            self.at(place, resource).saturating_sub(part.at(place, resource))
+        };
         self.pods.saturating_sub(part.pods) >= needed.pods
-            && needed.amounts.iter().all(|(resource, amount)| left(resource) >= *amount)
+            && needed
+                .amounts
+                .iter()
+                .enumerate()
+                .all(|(place, (resource, amount))| left(place, resource) >= *amount)
+    }
+
+    /// Returns the amount of a resource, which other requests have at this place: most pods request
+    /// the same resources, whose names they share.
+    fn at(&self, place: usize, resource: &ResourceName) -> i64 {
+        match self.amounts.get(place) {
+            Some((name, amount)) if ResourceName::ptr_eq(name, resource) => *amount,
+            _ => self.of(resource),
+        }
     }
 
     /// Adds the amounts of other requests, each as `signed` returns it.
     fn add_amounts(&mut self, of: &Self, signed: impl Fn(i64) -> i64) {
         for (place, (resource, amount)) in of.amounts.iter().enumerate() {
             let amount = signed(*amount);
-            // most pods request the same resources, whose names they share
+            // as in `at`
             match self.amounts.get_mut(place) {
                 Some((name, sum)) if ResourceName::ptr_eq(name, resource) => {
                     *sum = sum.saturating_add(amount);

@@ -4,7 +4,10 @@
 use jiff::Timestamp;
 
 use super::{Requests, VictimCandidate, VictimSearch};
-use crate::gang::PodProgress;
+use crate::{
+    gang::PodProgress,
+    preemption::{Rule, Victim},
+};
 
 /// The time from which a pod may be preempted in place of another, if no other pod of its workload
 /// goes.
@@ -18,6 +21,17 @@ pub enum PreemptibleFrom {
     Never,
 }
 
+impl PreemptibleFrom {
+    /// Reads the rule that protects a pod, and the end of its protection.
+    pub fn ruled((rule, until): (Option<Rule>, Option<Timestamp>)) -> Self {
+        match (rule, until) {
+            (None, _) => Self::Now,
+            (Some(_), Some(until)) => Self::From(until),
+            (Some(_), None) => Self::Never,
+        }
+    }
+}
+
 impl VictimSearch<'_, '_> {
     /// Returns when a pod may go. Never for a pod that isn't of lower priority than the preemptor,
     /// doesn't run, or frees no place.
@@ -26,36 +40,59 @@ impl VictimSearch<'_, '_> {
         if !is_lower || !pod.frees || pod.victim.progress != PodProgress::Running {
             return PreemptibleFrom::Never;
         }
-        let ruling = self.rules.alone(self.preemptor, &pod.victim);
-        match (ruling.rule, ruling.until) {
-            (None, _) => PreemptibleFrom::Now,
-            (Some(_), Some(until)) => PreemptibleFrom::From(until),
-            (Some(_), None) => PreemptibleFrom::Never,
+        if !pod.victim.unit().is_elastic() {
+            return PreemptibleFrom::ruled(self.own(&pod.victim));
         }
+        let ruling = self.rules.alone(self.preemptor, &pod.victim);
+        PreemptibleFrom::ruled((ruling.rule, ruling.until))
+    }
+
+    /// Returns the rule that protects a victim no matter which other pods go, and the end of its
+    /// protection.
+    pub(super) fn own(&self, victim: &Victim<'_>) -> (Option<Rule>, Option<Timestamp>) {
+        let floor = self.rules.applied(self.preemptor, &victim.place, victim.pool);
+        self.rules.own(self.preemptor, &victim.own(floor))
     }
 }
 
-/// Returns the time from which enough pods may be preempted to free `needed`. None: no such time is
-/// known.
-pub fn enough_from(
-    pods: &[VictimCandidate<'_>],
-    may_go: &[PreemptibleFrom],
-    needed: &Requests,
-) -> Option<Timestamp> {
-    let mut freed = Requests::default();
-    let mut later: Vec<(Timestamp, &Requests)> = Vec::with_capacity(pods.len());
-    for (pod, may_go) in pods.iter().zip(may_go) {
-        match may_go {
-            PreemptibleFrom::Now => freed.add(pod.requests),
-            PreemptibleFrom::From(until) => later.push((*until, pod.requests)),
+/// The requests of a node's pods, by the time from which each pod may be preempted.
+#[derive(Debug, Default)]
+pub struct RoomOverTime<'r> {
+    /// The sum of those that may be preempted now.
+    now: Requests,
+    later: Vec<(Timestamp, &'r Requests)>,
+}
+
+impl<'r> RoomOverTime<'r> {
+    /// Forgets all pods, and keeps the memory for others.
+    pub fn clear(&mut self) {
+        self.now = Requests::default();
+        self.later.clear();
+    }
+
+    /// Adds a pod.
+    pub fn add(&mut self, from: PreemptibleFrom, requests: &'r Requests) {
+        match from {
+            PreemptibleFrom::Now => self.now.add(requests),
+            PreemptibleFrom::From(until) => self.later.push((until, requests)),
             PreemptibleFrom::Never => {}
         }
     }
-    later.sort_unstable_by_key(|(until, _)| *until);
-    let mut later = later.into_iter();
-    let enough = later.find(|(_, requests)| {
-        freed.add(requests);
-        freed.covers(needed)
-    });
-    enough.map(|(until, _)| until)
+
+    /// True if the pods that may be preempted now free `needed`.
+    pub fn is_enough(&self, needed: &Requests) -> bool {
+        self.now.covers(needed)
+    }
+
+    /// Returns the time from which enough other pods may be preempted to free `needed`. None: no
+    /// such time is known.
+    pub fn enough_from(&mut self, needed: &Requests) -> Option<Timestamp> {
+        self.later.sort_unstable_by_key(|(until, _)| *until);
+        let mut later = self.later.iter();
+        let enough = later.find(|(_, requests)| {
+            self.now.add(requests);
+            self.now.covers(needed)
+        });
+        enough.map(|(until, _)| *until)
+    }
 }

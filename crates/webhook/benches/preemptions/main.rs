@@ -47,6 +47,9 @@ const MIXED: &str = "of 10 nodes 7 kept, 2 substituted, 1 dropped";
 /// The number of times by which a second cluster is larger.
 const LARGER: usize = 4;
 
+/// The number of nodes that are enough for a scheduler.
+const ENOUGH: usize = 100;
+
 /// Candidates of a question with whole pods.
 const WHOLE: usize = 100;
 
@@ -285,19 +288,24 @@ fn introduce() {
     println!("Only the ratios can be compared between machines.");
 }
 
-/// Checks that every candidate got the answer of its sort.
+/// Checks that every candidate got an answer of its sort, and that other victims were sought until
+/// enough nodes remained.
 fn check(answer: &Bytes, candidates: &[usize]) -> anyhow::Result<()> {
     let answer: Value = serde_json::from_slice(answer)?;
     let nodes = &answer["NodeNameToMetaVictims"];
+    let (mut remain, mut could) = (0, 0);
     for node in candidates {
         let victims = nodes[cluster::node_name(*node)]["Pods"].as_array().map(Vec::len);
         let is_right = match Sort::of(*node) {
             Sort::Kept => victims == Some(VICTIMS),
-            Sort::Substituted => victims.is_some(),
+            Sort::Substituted => victims.is_none_or(|victims| victims > 0),
             Sort::Dropped => victims.is_none(),
         };
         anyhow::ensure!(is_right, "node {node}: {victims:?}");
+        remain += usize::from(victims.is_some());
+        could += usize::from(Sort::of(*node) != Sort::Dropped);
     }
+    anyhow::ensure!(remain >= could.min(ENOUGH), "{remain} of {could} nodes remain");
     Ok(())
 }
 

@@ -86,6 +86,7 @@ fn count_rejection<'i>(
             debug!(node = name, uid, "Nothing is known of this victim on this node yet");
             obstacle.add("a victim that isn't known yet", now.checked_add(UNKNOWN_FOR).ok(), node);
         }
+        Rejection::EnoughOthers => counts.protected += 1,
         Rejection::NoVictims => {}
     }
 }
