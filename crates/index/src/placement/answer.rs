@@ -158,7 +158,9 @@ impl PlacementIndex {
                 asked.divided(&some, FEW_SEARCHES, |offer, buffers| asked.node(offer, buffers, true));
             for (place, found) in places.iter().zip(searched) {
                 enough = enough.saturating_sub(usize::from(found.makes_room()));
-                answers.get_mut(*place).into_iter().for_each(|answer| *answer = found.clone());
+                if let Some(answer) = answers.get_mut(*place) {
+                    *answer = found;
+                }
             }
         }
         answers
@@ -266,7 +268,9 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
         found.sort_by_key(|of| Reverse(of.pod.priority));
         let pool = self.index.pool(self.question.rules.floors, &offer.node);
         let rules = &self.question.rules;
-        found.iter_mut().for_each(|of| of.own = workloads.own(rules, &self.preemptor, of.pod, pool));
+        for of in found.iter_mut() {
+            of.own = workloads.own(rules, &self.preemptor, of.pod, pool);
+        }
         // most victims may go, no matter which others go with them
         if found.iter().all(|of| of.own.is_free()) {
             return NodeVerdict::Keep(found.iter().map(OfferedPod::taken).collect());

@@ -266,7 +266,7 @@ fn other_victims_are_sought_until_enough_nodes_make_room() {
                     make_room += 1;
                 }
                 NodeVerdict::Drop(Rejection::EnoughOthers) => {
-                    assert!(place < substitutes && substitutes > 100)
+                    assert!(place < substitutes && substitutes > 100);
                 }
                 NodeVerdict::Drop(Rejection::Protected(_)) => assert!(place >= substitutes),
                 other => panic!("{other:?}"),
