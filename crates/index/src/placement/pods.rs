@@ -57,8 +57,8 @@ impl<T: Eq + Hash> SharedValues<T> {
     }
 }
 
-/// The record of a pod, with the facts that decisions need. Those that each verdict reads come
-/// first, next to each other in memory: a question is about thousands of pods.
+/// The record of a pod, with the facts that decisions need. Each verdict reads the first facts, so
+/// they are next to each other in memory: a question is about thousands of pods.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PodRecord {

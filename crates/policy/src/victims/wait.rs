@@ -58,7 +58,7 @@ impl VictimSearch<'_, '_> {
 /// The requests of a node's pods, by the time from which each pod may be preempted.
 #[derive(Debug, Default)]
 pub struct RoomOverTime<'r> {
-    /// The sum of those that may be preempted now.
+    /// The requests of the pods that may be preempted now.
     now: Requests,
     later: Vec<(Timestamp, &'r Requests)>,
 }
