@@ -1,7 +1,11 @@
 //! A queue's status, by keepers that start, run dry, or may not write it.
 
-use std::fs;
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, resume_unwind},
+};
 
+use futures::FutureExt;
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, eventually};
 use tenure_tests::{
@@ -71,20 +75,21 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     dry.stop().await;
 
     let (group, resource) = ("scheduling.run.ai", "queues/status");
-    revoke(world, group, resource, &["patch"]).await;
-    namespace.apply(&with("forbidden", &json!({}))).await;
-    world.tenure.start_keeper().await.unwrap();
-    let failed = async || {
-        let failed = [("result", "Failed")];
-        let count = Metrics::of_world(world).await.count("tenure_keeper_queue_status_writes_total", &failed);
-        Ok((count > 2).then_some(()))
+    let without_right = async {
+        revoke(world, group, resource, &["patch"]).await;
+        namespace.apply(&with("forbidden", &json!({}))).await;
+        world.tenure.start_keeper().await.unwrap();
+        let failed = async || {
+            let failed = [("result", "Failed")];
+            let count =
+                Metrics::of_world(world).await.count("tenure_keeper_queue_status_writes_total", &failed);
+            Ok((count > 2).then_some(()))
+        };
+        eventually("both queues to fail, and one again", DEADLINE, failed).await.unwrap();
+        assert_eq!(said(world, "Not allowed to write the status of queues"), 1);
     };
-    let failed = eventually("both queues to fail, and one again", DEADLINE, failed).await;
-    let times = said(world, "Not allowed to write the status of queues");
-    // before a check may fail: other tests need the right
-    grant(world, "write-statuses", group, &[resource], &["patch"]).await;
-    failed.unwrap();
-    assert_eq!(times, 1);
+    let role = "write-statuses";
+    and_restore(Box::pin(without_right), Box::pin(grant(world, role, group, &[resource], &["patch"]))).await;
     await_counts(world, "forbidden", [0, 0, 0]).await;
 
     // as a definition of an earlier version has it
@@ -98,13 +103,24 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
         let arguments = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &operations];
         world.cluster.kubectl(&arguments).await.unwrap().success().unwrap();
     };
-    change(json!({"op": "remove", "path": path})).await;
-    let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));
-    let pod = bare_pod(namespace.name(), "another", &in_runai_queue("forbidden"), &Value::Null);
-    namespace.create(&distinct(pod, "another")).await;
-    let lacks = eventually("the keeper to say what is wrong", DEADLINE, lacks).await;
-    change(json!({"op": "add", "path": path, "value": definition.pointer(&path)})).await;
-    lacks.unwrap();
+    let without_field = async {
+        change(json!({"op": "remove", "path": path})).await;
+        let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));
+        let pod = bare_pod(namespace.name(), "another", &in_runai_queue("forbidden"), &Value::Null);
+        namespace.create(&distinct(pod, "another")).await;
+        eventually("the keeper to say what is wrong", DEADLINE, lacks).await.unwrap();
+    };
+    let added = change(json!({"op": "add", "path": path, "value": definition.pointer(&path)}));
+    and_restore(Box::pin(without_field), Box::pin(added)).await;
+}
+
+/// Does a part of a test, and restores what other tests need, even if the part fails.
+async fn and_restore(part: impl Future<Output = ()>, restore: impl Future<Output = ()>) {
+    let done = AssertUnwindSafe(part).catch_unwind().await;
+    restore.await;
+    if let Err(panic) = done {
+        resume_unwind(panic);
+    }
 }
 
 /// The number of lines with a text in the keeper's log.
