@@ -312,8 +312,12 @@ async fn pod_with_a_long_grace_period_is_not_removed_before_its_containers_have_
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": "by-spec", "namespace": tenant.name()}, "deleteOptions": {"gracePeriodSeconds": 0},
         });
-        let path = format!("/api/v1/namespaces/{}/pods/by-spec/eviction", tenant.name());
+        let pods = format!("/api/v1/namespaces/{}/pods", tenant.name());
+        let path = format!("{pods}/by-spec/eviction");
         let tried = tenant.kubectl(&["create", "--raw", &path, "-f", "-"], &eviction.to_string()).await;
+        assert!(is_refused(&tried), "{}", tried.stderr);
+        let collection = format!("{pods}?labelSelector=app%20in%20(by-spec,by-deletion)&gracePeriodSeconds=0");
+        let tried = tenant.kubectl(&["delete", "--raw", &collection], "").await;
         assert!(is_refused(&tried), "{}", tried.stderr);
         assert!(tenant.get(&by_spec).await.is_some() && tenant.get(&by_deletion).await.is_some());
 
