@@ -106,9 +106,7 @@ impl ObjectClient {
     pub async fn would_delete(&self, namespace: &str, object: &OwnerReference) -> Result<(), ApiError> {
         self.on(namespace, object, async |api: Api<WholeObject>| {
             let request = Request::delete(format!("{}/{}?dryRun=All", api.resource_url(), object.name));
-            let request = request.body(Vec::new()).map_err(request::Error::BuildRequest);
-            let request = request.map_err(kube::Error::BuildRequest);
-            call(async { self.client.request_text(request?).await }).await.map(drop)
+            self.send(request.body(Vec::new()).map_err(request::Error::BuildRequest)).await
         })
         .await
     }
@@ -128,9 +126,7 @@ impl ObjectClient {
         let preconditions = Some(Preconditions { uid: Some(object.uid.clone()), resource_version: version });
         let how = DeleteParams { preconditions, ..how };
         self.on(namespace, object, async |api: Api<WholeObject>| {
-            let request = request::Request::new(api.resource_url()).delete(&object.name, &how);
-            let request = request.map_err(kube::Error::BuildRequest);
-            call(async { self.client.request_text(request?).await }).await.map(drop)
+            self.send(request::Request::new(api.resource_url()).delete(&object.name, &how)).await
         })
         .await
     }
@@ -247,12 +243,16 @@ impl ObjectClient {
     pub async fn command(&self, namespace: &str, command: &Value) -> Result<(), ApiError> {
         let how = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
         let request = request::Request::new(commands_path(namespace));
-        let request =
-            request.create(&how, command.to_string().into_bytes()).map_err(kube::Error::BuildRequest)?;
-        match call(async { self.client.request_text(request).await }).await {
+        match self.send(request.create(&how, command.to_string().into_bytes())).await {
             Err(ApiError::AlreadyExists(_)) => Ok(()),
-            sent => sent.map(drop),
+            sent => sent,
         }
+    }
+
+    /// Sends a request, and drops the answer.
+    async fn send(&self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<(), ApiError> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        call(self.client.request_text(request)).await.map(drop)
     }
 
     /// Applies a merge patch in the name of the keeper, and returns the changed object. A field

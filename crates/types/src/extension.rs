@@ -199,24 +199,15 @@ impl TolerantObject for Extension {}
 /// Returns the extension without the metadata that no decision needs, whose size is the user's
 /// choice.
 pub fn slim(extension: Extension) -> Extension {
-    let ObjectMeta {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        generation,
-        creation_timestamp,
-        deletion_timestamp,
-        ..
-    } = extension.metadata;
+    let whole = extension.metadata;
     let metadata = ObjectMeta {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        generation,
-        creation_timestamp,
-        deletion_timestamp,
+        name: whole.name,
+        namespace: whole.namespace,
+        uid: whole.uid,
+        resource_version: whole.resource_version,
+        generation: whole.generation,
+        creation_timestamp: whole.creation_timestamp,
+        deletion_timestamp: whole.deletion_timestamp,
         ..ObjectMeta::default()
     };
     Extension { metadata, ..extension }

@@ -195,24 +195,14 @@ impl PodWithRoom {
 
 /// Returns the pod without the fields that only determine its room.
 fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
-    let Spec {
-        priority,
-        scheduler_name,
-        node_name,
-        priority_class_name,
-        preemption_policy,
-        termination_grace_period_seconds,
-        scheduling_group,
-        ..
-    } = spec;
     let spec = PodSpec {
-        priority,
-        scheduler_name,
-        node_name,
-        priority_class_name,
-        preemption_policy,
-        termination_grace_period_seconds,
-        scheduling_group,
+        priority: spec.priority,
+        scheduler_name: spec.scheduler_name,
+        node_name: spec.node_name,
+        priority_class_name: spec.priority_class_name,
+        preemption_policy: spec.preemption_policy,
+        termination_grace_period_seconds: spec.termination_grace_period_seconds,
+        scheduling_group: spec.scheduling_group,
     };
     let Status { phase, conditions, nominated_node_name, .. } = status;
     let status = PodStatus { phase, conditions, nominated_node_name };
