@@ -19,6 +19,9 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct Statuses(Arc<Mutex<HashMap<String, StatusRecord>>>);
 
+/// The uids and generations of queues, by name.
+type Generations = HashMap<String, (String, Option<i64>)>;
+
 /// The status of one queue.
 #[derive(Debug, Default)]
 struct StatusRecord {
@@ -107,10 +110,12 @@ impl Statuses {
         self.0.lock().retain(|name, _| names.contains(name));
     }
 
-    /// Returns the generations of all queues. Call it under the lock of the index that the reports
-    /// are counted under: the index knows a queue of that generation then.
-    pub fn generations(&self) -> HashMap<String, Option<i64>> {
-        self.0.lock().iter().map(|(name, known)| (name.clone(), known.generation)).collect()
+    /// Returns the uids and generations of all queues, by name. Call it under the lock of the index
+    /// that the reports are counted under: the index knows a queue of that generation then.
+    pub fn generations(&self) -> Generations {
+        let of =
+            |(name, known): (&String, &StatusRecord)| (name.clone(), (known.uid.clone(), known.generation));
+        self.0.lock().iter().map(of).collect()
     }
 
     /// Takes the reports of queues, counted when the queues had these generations, and returns the
@@ -118,13 +123,19 @@ impl Statuses {
     pub fn report(
         &self,
         reports: impl IntoIterator<Item = (String, QueueReport)>,
-        generations: &HashMap<String, Option<i64>>,
+        generations: &Generations,
     ) -> Vec<StaleStatus> {
         let mut all = self.0.lock();
         let mut stale = Vec::new();
         for (name, report) in reports {
-            let Some(known) = all.get_mut(&name) else { continue };
-            known.counted = generations.get(&name).copied().flatten();
+            let (Some(known), Some((uid, generation))) = (all.get_mut(&name), generations.get(&name)) else {
+                continue;
+            };
+            // the watch has shown another queue of this name since the count
+            if known.uid != *uid {
+                continue;
+            }
+            known.counted = *generation;
             if known.lacks(&report) {
                 stale.push(StaleStatus { name, uid: known.uid.clone(), written: known.written });
             }
@@ -333,6 +344,16 @@ mod tests {
         assert_eq!(write.generation, None, "the count is of the queue before");
         world.0.written(&write, Some(says(&write.report)));
         assert_eq!(world.to_write(&report(1, &[])).unwrap().generation, Some(2));
+    }
+
+    #[test]
+    fn no_count_of_a_deleted_queue_is_written_to_its_namesake() {
+        let world = World::new();
+        let counted = world.0.generations();
+        world.0.delete("q");
+        assert!(world.0.observe("q", &uid("2"), ObservedStatus::default()));
+        assert_eq!(world.0.report([("q".to_owned(), report(1, &[]))], &counted), []);
+        assert_eq!(world.to_write(&report(2, &[])).unwrap().uid, "2");
     }
 
     #[test]
