@@ -28,6 +28,8 @@ struct StatusRecord {
     uid: String,
     /// The generation of the queue, as the watch has shown it.
     generation: Option<i64>,
+    /// The `resourceVersion` of the queue, as the watch has shown it.
+    version: Option<String>,
     /// The generation that `wanted` is about: `kubectl wait` believes a condition of the present one.
     counted: Option<i64>,
     /// The status, as the watch or the last write has shown it.
@@ -79,6 +81,8 @@ pub struct Write {
     pub generation: Option<i64>,
     /// The status before the write.
     pub observed: ObservedStatus,
+    /// The `resourceVersion` of the queue before the write.
+    version: Option<String>,
 }
 
 impl Statuses {
@@ -86,8 +90,9 @@ impl Statuses {
     pub fn observe(&self, name: &str, metadata: &ObjectMeta, status: ObservedStatus) -> bool {
         let uid = metadata.uid.as_deref().unwrap_or_default();
         let mut all = self.0.lock();
-        let generation = metadata.generation;
+        let (generation, version) = (metadata.generation, metadata.resource_version.clone());
         if let Some(known) = all.get_mut(name).filter(|known| known.uid == uid) {
+            known.version = version;
             if known.status == status && known.generation == generation {
                 return false;
             }
@@ -95,7 +100,8 @@ impl Statuses {
             return known.counted != generation
                 || known.wanted.as_ref().is_none_or(|wanted| known.lacks(wanted));
         }
-        let known = StatusRecord { uid: uid.to_owned(), generation, status, ..StatusRecord::default() };
+        let known =
+            StatusRecord { uid: uid.to_owned(), generation, version, status, ..StatusRecord::default() };
         all.insert(name.to_owned(), known);
         true
     }
@@ -150,11 +156,12 @@ impl Statuses {
         let known = all.get(name).filter(|known| known.uid == *uid)?;
         let report = known.wanted.clone().filter(|wanted| known.lacks(wanted))?;
         let children = !known.leaves_children(&report);
-        let (generation, observed) = (known.counted, known.status.clone());
-        Some(Write { name: name.clone(), uid: uid.clone(), report, children, generation, observed })
+        let (generation, observed, version) = (known.counted, known.status.clone(), known.version.clone());
+        Some(Write { name: name.clone(), uid: uid.clone(), report, children, generation, observed, version })
     }
 
-    /// Notes the end of a write, and the status after it. None: the write has failed.
+    /// Notes the end of a write, and the status after it. None: the write has failed. If the watch has
+    /// shown another version of the queue since the write began, the status that it shows counts.
     pub fn written(&self, write: &Write, status: Option<ObservedStatus>) {
         let mut all = self.0.lock();
         let Some(known) = all.get_mut(&write.name).filter(|known| known.uid == write.uid) else { return };
@@ -162,7 +169,9 @@ impl Statuses {
         if let Some(status) = status {
             let differs = write.report.difference(&status, write.generation).children;
             known.anothers = differs.then(|| write.report.children.clone());
-            known.status = status;
+            if known.version == write.version {
+                known.status = status;
+            }
         }
     }
 }
@@ -255,6 +264,17 @@ mod tests {
         let write = world.to_write(&report(1, &[])).unwrap();
         world.0.written(&write, Some(says(&write.report)));
         assert!(world.0.observe("q", &uid("1"), status(json!({"workloads": {"running": 1}}))));
+        assert!(world.to_write(&report(1, &[])).is_some());
+    }
+
+    #[test]
+    fn a_late_answer_to_a_write_hides_nothing_that_the_watch_has_shown_since() {
+        let shown = |version: &str| ObjectMeta { resource_version: Some(version.into()), ..uid("1") };
+        let world = World::new();
+        let write = world.to_write(&report(1, &[])).unwrap();
+        assert!(!world.0.observe("q", &shown("2"), says(&write.report)), "our own write");
+        assert!(world.0.observe("q", &shown("3"), ObservedStatus::default()), "somebody else removes it");
+        world.0.written(&write, Some(says(&write.report)));
         assert!(world.to_write(&report(1, &[])).is_some());
     }
 
