@@ -162,7 +162,7 @@ impl ExtensionController {
     }
 
     /// Decides about an extension. The returned text is the message for an extension that ends.
-    /// Reads the workload if the index knows no run of it, or hasn't read it.
+    /// Reads the workload before a grant, and if the index knows no run of it, or hasn't read it.
     async fn decide(
         &self,
         extension: &Extension,
@@ -177,19 +177,21 @@ impl ExtensionController {
         if is_pending && !is_pod && !self.handles.config.get().table.knows(&owner) {
             return Ok((ExtensionDecision::Deny(extension::not_paused(&owner.kind)), message));
         }
-        if run == RequestedRun::Unknown || self.handles.extensions.is_unverified(extension) {
+        // a person's denial goes with its Extension, and that with the workload, whose pods may run on
+        let is_grant = matches!(extension::decide(extension, &run), ExtensionDecision::Grant(_));
+        if is_grant || run == RequestedRun::Unknown || self.handles.extensions.is_unverified(extension) {
             match self.target(extension).await? {
                 TargetState::Missing => {
                     run = RequestedRun::Over;
                     message = extension::no_such_target(extension);
                 }
-                TargetState::Stopped if run == RequestedRun::Unknown => run = RequestedRun::Over,
+                TargetState::Stopped if is_grant || run == RequestedRun::Unknown => run = RequestedRun::Over,
                 TargetState::Live if run == RequestedRun::Unknown && is_pending => {
                     self.handles.extensions.verified(extension);
                     return Ok((ExtensionDecision::Await(NO_POD.into()), message));
                 }
                 TargetState::Stopped | TargetState::Live => self.handles.extensions.verified(extension),
-                TargetState::Unreadable if run == RequestedRun::Unknown && is_pending => {
+                TargetState::Unreadable if is_grant || (run == RequestedRun::Unknown && is_pending) => {
                     return Ok((ExtensionDecision::Await(UNREADABLE.into()), message));
                 }
                 TargetState::Unreadable => {}

@@ -41,25 +41,45 @@ fn queue(total: &str) -> Value {
     json!({"maxDuration": "1h", "extensions": {"autoApprove": total, "maxTotal": total}})
 }
 
-/// A controller, and an API server with queue `q`, and an Extension that refuses messages which are too long.
+/// The Job of an extension, as it runs.
+fn job() -> Value {
+    let metadata = json!({"name": "train", "namespace": "ns", "uid": "job"});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"suspend": false}})
+}
+
+/// A controller, and an API server with queue `q`, a Job that runs, and an Extension that refuses messages which are
+/// too long.
 fn controller() -> ExtensionController {
-    let service = tower::service_fn(|request: Request<Body>| async move {
-        let is_read = request.method() == Method::GET;
-        let body = request.into_body().collect_bytes().await.unwrap();
-        let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let message = patch["status"]["message"].as_str().unwrap_or_default();
-        let (status, answer) = if is_read {
-            let queue = json!({"metadata": {"name": "q"}, "spec": queue(ALLOWED)});
-            (200, json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [queue]}))
-        } else if message.chars().count() as u64 > longest_message() {
-            (422, json!({"kind": "Status", "status": "Failure", "message": "too long", "code": 422}))
-        } else {
-            let mut object = json!(extension("train", "job", &json!({})));
-            json_patch::merge(&mut object, &patch);
-            (200, object)
-        };
-        let response = Response::builder().status(status).header("content-type", "application/json");
-        Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
+    controller_with((200, job()))
+}
+
+/// The same, with this answer to a read of the Job.
+fn controller_with(job: (u16, Value)) -> ExtensionController {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let job = job.clone();
+        async move {
+            let (is_read, path) = (request.method() == Method::GET, request.uri().path().to_owned());
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let message = patch["status"]["message"].as_str().unwrap_or_default();
+            let (status, answer) = if path == "/apis/batch/v1" {
+                let jobs = json!({"name": "jobs", "singularName": "", "kind": "Job", "namespaced": true, "verbs": ["get"]});
+                (200, json!({"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": [jobs]}))
+            } else if path.ends_with("/jobs/train") {
+                job
+            } else if is_read {
+                let queue = json!({"metadata": {"name": "q"}, "spec": queue(ALLOWED)});
+                (200, json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [queue]}))
+            } else if message.chars().count() as u64 > longest_message() {
+                (422, json!({"kind": "Status", "status": "Failure", "message": "too long", "code": 422}))
+            } else {
+                let mut object = json!(extension("train", "job", &json!({})));
+                json_patch::merge(&mut object, &patch);
+                (200, object)
+            };
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
+        }
     });
     let clock = ServerClock::starting_at("2026-01-01T00:00:10Z".parse().unwrap());
     let handles = testing::handles(Client::new(service, "default"), clock, Config::default());
@@ -118,6 +138,35 @@ async fn while_a_watch_has_not_answered_no_request_is_denied_or_ends() {
         assert_eq!(decided(&controller, &pending).await, None, "{expected:?}");
         pods.confirm(tokio::time::Instant::now());
         assert_eq!(decided(&controller, &pending).await, Some(expected));
+    }
+}
+
+/// A person's denial goes with its Extension, and that with the workload, whose pods may run on.
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_was_found_once_gets_time_only_if_it_is_there_and_runs() {
+    let mut new = extension("train", "job", &Value::Null);
+    new.spec.duration = serde_json::from_value(json!("30m")).unwrap();
+    let with = |change: Value| {
+        let mut job = job();
+        json_patch::merge(&mut job, &change);
+        (200, job)
+    };
+    let failed = |code: u16, reason: &str| {
+        let status = json!({"status": "Failure", "code": code, "reason": reason, "message": "no"});
+        (code, status)
+    };
+    let (granted, expired) = (Some(EventReason::ExtensionGranted), Some(EventReason::ExtensionExpired));
+    for (job, expected) in [
+        (with(json!({})), granted),
+        (with(json!({"metadata": {"deletionTimestamp": AFTER_THE_REQUEST}})), expired),
+        (with(json!({"metadata": {"uid": "another"}})), expired),
+        (with(json!({"spec": {"suspend": true}})), expired),
+        (failed(404, "NotFound"), expired),
+        (failed(403, "Forbidden"), None),
+    ] {
+        let controller = controller_with(job.clone());
+        show(&controller, ALLOWED, BEFORE_THE_REQUEST, &new);
+        assert_eq!(decided(&controller, &new).await, expected, "{job:?}");
     }
 }
 
