@@ -47,7 +47,7 @@ pub struct Gangs {
     /// Changed groups that have named another queue or own ceiling since: their pods are moved.
     renamed: HashSet<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start, or another lack of ready pods, than
-    /// before.
+    /// before, or whose run isn't in doubt any more.
     moved: HashSet<Uid>,
     /// Groups whose stamp must be checked, in the keeper.
     stamps: StampSchedule,
@@ -80,8 +80,10 @@ impl Gangs {
         let mut member = GroupMember::read(pod, before, kinds, |text| names.shared(text)).map(Box::new);
         if known == member.as_ref() {
             for of in known.filter(|known| known.is_active()).iter().flat_map(|known| &*known.of) {
-                if let Some(gang) = self.by_key.get_mut(&of.group) {
-                    gang.go_on(uid);
+                if let Some(gang) = self.by_key.get_mut(&of.group)
+                    && gang.go_on(uid)
+                {
+                    self.moved.extend(gang.members());
                 }
             }
             return;
@@ -146,9 +148,9 @@ impl Gangs {
         for Membership { group: key, .. } in new.into_iter().flat_map(|new| &*new.of).chain(left) {
             let is_of = |member: &&GroupMember| member.is_of(key);
             let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(self.for_keeper)));
-            let queue = gang.queue().cloned();
+            let (queue, was_in_doubt) = (gang.queue().cloned(), gang.is_in_doubt());
             gang.replace(uid, old.filter(is_of), new.filter(is_of), has_succeeded, &self.members);
-            if gang.queue() != queue.as_ref() {
+            if gang.queue() != queue.as_ref() || gang.is_in_doubt() != was_in_doubt {
                 self.moved.extend(gang.members());
             }
             self.changed.insert(key.clone());

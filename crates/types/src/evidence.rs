@@ -34,6 +34,10 @@ pub struct Evidence {
     /// run. None: no earlier pod is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// The start of the pod's `PodGroup`, where the pod joined later. None: the group shows its start,
+    /// or the pod was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_start: Option<Timestamp>,
     /// True if the pod was ready before its node was restarted: its conditions don't show that any
     /// more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -7,6 +7,7 @@ use tenure_policy::expiry::Family;
 use tenure_types::{evidence::Evidence, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
 use crate::{
+    Uid,
     ceilings::{CeilingIndex, CeilingOptions},
     times::milliseconds,
 };
@@ -122,6 +123,62 @@ fn an_own_ceiling_that_goes_while_a_pod_runs_still_ends_it_and_is_noted() {
     let mut next = world();
     next.apply_pod(&noted);
     assert_eq!(next.next_expiry(), Some(at(10)), "the next keeper knows it by the evidence");
+}
+
+/// Another pod of the group and of its queue, which joined 60 s later.
+fn late(annotations: &Value) -> projection::Pod {
+    let labels = json!({"kai.scheduler/queue": "short"});
+    let mut pod = pod(&json!({"name": "late", "uid": "late", "labels": labels, "annotations": annotations}));
+    let condition = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(60)}]);
+    pod.status.conditions = serde_json::from_value(condition).unwrap();
+    pod
+}
+
+#[test]
+fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_group_is_gone() {
+    let bare = json!({"pod-group-name": "gang"});
+    for is_made_again in [false, true] {
+        let mut index = world();
+        index.apply_pod(&late(&bare));
+        index.reschedule();
+        index.delete_pod(Uid::of("a"));
+        assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "the group shows it");
+        index.delete_group(PodGroupKind::Runai, "ns", "gang");
+        if is_made_again {
+            add_group(&mut index);
+        }
+        assert_eq!(index.next_expiry(), Some(at(100)), "its end only moves earlier");
+        let evidence = missing(&mut index).expect("no group shows it");
+        assert_eq!(evidence, Evidence { group_start: Some(at(0)), ..Evidence::default() });
+        let noted = late(&noted(&evidence));
+        index.apply_pod(&noted);
+        assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "it is noted");
+        let mut next = CeilingIndex::new(CeilingOptions::default());
+        add_queue(&mut next, "short", "100s");
+        next.apply_pod(&noted);
+        assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
+    }
+}
+
+#[test]
+fn no_start_of_a_run_that_may_have_ended_counts_for_a_pod_once_a_list_has_shown_that() {
+    let bare = json!({"pod-group-name": "gang"});
+    for (goes_on, end) in [(true, 100), (false, 160)] {
+        let mut index = world();
+        index.reschedule();
+        index.begin_pods();
+        index.apply_pod(&late(&bare));
+        index.reschedule();
+        if goes_on {
+            index.apply_pod(&pod(&json!({})));
+        }
+        let seen: &[&str] = if goes_on { &["a", "late"] } else { &["late"] };
+        index.retain_pods(&seen.iter().copied().map(Uid::of).collect());
+        index.reschedule();
+        index.delete_pod(Uid::of("a"));
+        index.delete_group(PodGroupKind::Runai, "ns", "gang");
+        assert_eq!(index.next_expiry(), Some(at(end)), "the run goes on: {goes_on}");
+    }
 }
 
 #[test]

@@ -49,18 +49,23 @@ pub fn deadlines(
         Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
-    let mut run = bound_run(objects, pod, standing);
-    run.must_be_ready = must_be_ready;
-    let of = objects.gangs.memberships(uid);
-    run.own_is_noted = run.own.is_some_and(|own| is_noted(objects, pod, of, own));
+    let of = objects.gangs.shared_memberships(uid).unwrap_or_default();
+    let run = BoundRun { must_be_ready, ..bound_run(objects, pod, &of, standing) };
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
-/// Returns the facts to fix while a pod with this standing is bound. They don't say whether another
-/// object notes its own ceiling, nor whether it must be ready.
-pub fn bound_run(objects: &mut ClusterObjects, pod: &ManagedPod, standing: PodStanding) -> BoundRun {
+/// Returns the facts to fix while a pod with this standing and these groups is bound. They don't
+/// say whether the pod must be ready.
+pub fn bound_run(
+    objects: &mut ClusterObjects,
+    pod: &ManagedPod,
+    of: &[Membership],
+    standing: PodStanding,
+) -> BoundRun {
     let is_ignored = ignored_own(objects, &standing).is_some();
-    let PodStanding { mut queues, lending, own, .. } = standing;
+    let PodStanding { mut queues, lending, own, start, is_grouped, expires, .. } = standing;
+    // no ceiling of T9k's queues counts from that start
+    let counts_start = expires.is_some_and(|(_, family)| family == Family::Runai);
     // a PodGroup may name anything, of any length: a name that no queue has isn't kept, nor written
     // on pods
     for family in Family::ALL {
@@ -68,11 +73,19 @@ pub fn bound_run(objects: &mut ClusterObjects, pod: &ManagedPod, standing: PodSt
     }
     let lending = lending.into_iter().filter(|queue| queues[Family::Runai].as_ref() != Some(queue)).collect();
     let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
-    BoundRun { queues, lending, own, ..BoundRun::default() }
+    BoundRun {
+        queues,
+        lending,
+        own,
+        own_is_noted: own.is_some_and(|own| is_noted(objects, pod, of, own)),
+        must_be_ready: false,
+        group_start: start.filter(|_| is_grouped),
+        fixes_group_start: counts_start && objects.gangs.knows_start(of),
+    }
 }
 
 /// True if the root owner of a pod, or a group of the pod, notes this ceiling.
-pub fn is_noted(objects: &ClusterObjects, pod: &ManagedPod, of: &[Membership], own: SignedDuration) -> bool {
+fn is_noted(objects: &ClusterObjects, pod: &ManagedPod, of: &[Membership], own: SignedDuration) -> bool {
     objects.owners.own_ceiling(pod.controller) == Some(own) || objects.gangs.with_own(of, own).is_some()
 }
 

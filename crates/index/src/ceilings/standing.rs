@@ -177,8 +177,7 @@ impl SeenPod {
     /// evidence of that.
     pub(super) fn fix(&mut self, objects: &mut ClusterObjects, standing: PodStanding) -> bool {
         let Self { pod, of, .. } = self;
-        let mut run = limits::bound_run(objects, pod, standing);
-        run.own_is_noted = run.own.is_some_and(|own| limits::is_noted(objects, pod, of, own));
+        let run = limits::bound_run(objects, pod, of, standing);
         pod.fix(run) || pod.lacks_since()
     }
 

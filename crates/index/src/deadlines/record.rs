@@ -92,6 +92,8 @@ struct RunLimits {
     own: Option<Milliseconds>,
     /// The start of the pod that controls this one, or did, if that start is earlier.
     since: Option<Milliseconds>,
+    /// The start of the pod's group, rounded up, if that is earlier than the pod's own scheduling.
+    group_start: Option<Milliseconds>,
 }
 
 /// The facts about the run of a bound pod that don't move its end later from now on.
@@ -108,6 +110,11 @@ pub struct BoundRun {
     pub own_is_noted: bool,
     /// True if the workload has to be ready. Then it counts whether the pod was.
     pub must_be_ready: bool,
+    /// The start of the pod's group. None: the group hasn't started, or there is none.
+    pub group_start: Option<Timestamp>,
+    /// True if that start ends the run. False: no ceiling counts from it, or it may be the start of
+    /// an earlier run.
+    pub fixes_group_start: bool,
 }
 
 impl ManagedPod {
@@ -152,7 +159,8 @@ impl ManagedPod {
         self.claims_exemption = claimed(pod).is_some();
         self.marks = Marks::of(&pod.metadata);
         self.shown_end = shown_end(&pod.metadata);
-        let Evidence { queues, extensions, max_duration, since, was_ready } = Evidence::of(&pod.metadata);
+        let Evidence { queues, extensions, max_duration, since, group_start, was_ready } =
+            Evidence::of(&pod.metadata);
         self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
         self.own = in_milliseconds(own.read(AnnotatedKind::Pod, &pod.metadata));
         let noted = RunLimits {
@@ -163,6 +171,7 @@ impl ManagedPod {
                 max_duration.and_then(|text| own_ceiling(&text).counts).map(ExtendedDuration::to_signed),
             ),
             since: since.and_then(milliseconds),
+            group_start: group_start.and_then(milliseconds),
         };
         self.fixed.take_if(|_| !stays_bound);
         if noted != RunLimits::default() || self.fixed.is_some() {
@@ -175,13 +184,19 @@ impl ManagedPod {
         Family::ALL.into_iter().any(is_in)
     }
 
-    /// Fixes the present queues of a bound pod and its workload's own ceiling. Returns true if the
-    /// pod lacks evidence of them, or of its readiness.
+    /// Fixes the present queues of a bound pod, its workload's own ceiling and its group's start.
+    /// Returns true if the pod lacks evidence of them, or of its readiness.
     pub fn fix(&mut self, run: BoundRun) -> bool {
-        let BoundRun { queues: mut now, lending, own, own_is_noted, must_be_ready } = run;
-        if self.started.is_none() {
-            return false;
-        }
+        let BoundRun {
+            queues: mut now,
+            lending,
+            own,
+            own_is_noted,
+            must_be_ready,
+            group_start,
+            fixes_group_start,
+        } = run;
+        let Some(started) = self.started else { return false };
         let FixedRun { known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
         // a label alone doesn't count where a group names another queue
         let queues = PerFamily::new(|family| {
@@ -195,8 +210,15 @@ impl ManagedPod {
         let lacks = |family: Family| queues[family].is_some() && queues[family] != noted.queues[family];
         let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
         let lacks_ready = must_be_ready && self.ready_note == ReadyNote::Lacking;
-        let lacks_evidence = lacks_own || lacks_ready || lacks_lending || Family::ALL.into_iter().any(lacks);
-        let known = RunLimits { queues, lending, own, since: known.since };
+        let shown = group_start.and_then(|at| Milliseconds::new(milliseconds_up(at)));
+        let earlier = shown.filter(|at| fixes_group_start && at.get() < started.get());
+        let group_start = Milliseconds::earliest(known.group_start, earlier);
+        let lacks_start = group_start.is_some_and(|start| {
+            [shown, noted.group_start].into_iter().flatten().all(|other| start.get() < other.get())
+        });
+        let lacks_run = lacks_own || lacks_ready || lacks_lending || lacks_start;
+        let lacks_evidence = lacks_run || Family::ALL.into_iter().any(lacks);
+        let known = RunLimits { queues, lending, own, since: known.since, group_start };
         if known != RunLimits::default() || noted != RunLimits::default() {
             self.fixed = Some(Box::new(FixedRun { known, noted }));
         }
@@ -240,6 +262,7 @@ impl ManagedPod {
             extensions: self.lending().map(ToString::to_string).collect(),
             max_duration: self.fixed_own().map(in_time_span).map(for_people),
             since: in_time(self.since()),
+            group_start: in_time(self.group_start()),
             was_ready: self.ready_note != ReadyNote::None,
         }
     }
@@ -273,17 +296,22 @@ impl ManagedPod {
     /// Returns the start of a bound pod's run if the pod is in no `PodGroup`, without the evidence on
     /// the pod: a tenant may have written that.
     pub fn began(&self) -> Option<Timestamp> {
-        let since = self.fixed.as_deref().and_then(|fixed| fixed.known.since);
-        in_time(Milliseconds::earliest(Some(self.started?), since))
+        let known = self.fixed.as_deref().map(|fixed| &fixed.known);
+        let earlier = known.and_then(|known| Milliseconds::earliest(known.since, known.group_start));
+        in_time(Milliseconds::earliest(Some(self.started?), earlier))
     }
 
     /// Returns the clocks that ceilings run by if the pod is in no `PodGroup`. The clocks of a
-    /// bound pod that another pod controls begin no later than the run of that other pod.
+    /// bound pod that another pod controls begin no later than the run of that other pod. A pod that
+    /// has joined a group late keeps the group's start, which no ceiling of T9k's queues counts from.
     pub fn clocks(&self) -> Clocks {
         let (created, started) = (time(self.created), self.scheduled());
         let since = in_time(self.since().filter(|_| started.is_some()));
         let earliest = |own: Timestamp| since.map_or(own, |since| since.min(own));
-        Clocks { created: earliest(created), started: started.map(earliest) }
+        let of_group = in_time(self.group_start());
+        let started =
+            started.map(|own| of_group.map_or(earliest(own), |of_group| earliest(own).min(of_group)));
+        Clocks { created: earliest(created), started }
     }
 
     /// Counts the run of a bound pod from the scheduling of the pod that controls it, if that is
@@ -308,6 +336,11 @@ impl ManagedPod {
     fn since(&self) -> Option<Milliseconds> {
         let FixedRun { known, noted } = self.fixed.as_deref()?;
         Milliseconds::earliest(known.since, noted.since)
+    }
+
+    fn group_start(&self) -> Option<Milliseconds> {
+        let FixedRun { known, noted } = self.fixed.as_deref()?;
+        Milliseconds::earliest(known.group_start, noted.group_start)
     }
 
     /// Returns the end of the run, rounded up to a millisecond. None: no ceiling applies.

@@ -126,7 +126,7 @@ impl Gang {
         let number = |member: Option<&GroupMember>| u32::from(member.is_some_and(GroupMember::is_active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
         match (number(old), number(new)) {
-            (1.., 1..) => self.go_on(uid),
+            (1.., 1..) => _ = self.go_on(uid),
             (0, 1..) => self.doubt.iter_mut().for_each(|doubt| _ = doubt.joined.insert(uid)),
             (1.., 0) => self.doubt.iter_mut().for_each(|doubt| _ = doubt.joined.remove(&uid)),
             (0, 0) => {}
@@ -231,11 +231,14 @@ impl Gang {
     }
 
     /// Notes that a member that was active still is. So the run goes on, unless the member joined
-    /// while the run was in doubt.
-    pub fn go_on(&mut self, uid: Uid) {
-        if self.doubt.as_ref().is_some_and(|doubt| !doubt.joined.contains(&uid)) {
-            self.doubt = None;
-        }
+    /// while the run was in doubt. Returns true if this ends the doubt.
+    pub fn go_on(&mut self, uid: Uid) -> bool {
+        self.doubt.take_if(|doubt| !doubt.joined.contains(&uid)).is_some()
+    }
+
+    /// True if the run may have ended: a list of pods has shown no member that was active before.
+    pub const fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
     }
 
     /// Ends a list of pods. For a run in doubt, only the facts that present pods show count.

@@ -204,6 +204,13 @@ impl Gangs {
         of
     }
 
+    /// True if the start of the group that counts for a pod is that of the present run: it is
+    /// computed, and no list of pods is under way that may show another run.
+    pub fn knows_start(&self, memberships: &[Membership]) -> bool {
+        self.workload(memberships)
+            .is_some_and(|(of, _)| !of.gang.is_in_doubt() && !self.changed.contains(of.key))
+    }
+
     /// Returns the groups of a pod that exist, with the pod's memberships of them.
     fn existing<'g, 'm>(
         &'g self,

@@ -92,7 +92,8 @@ fn evidence(of: EvidenceObj) -> Option<String> {
 }
 
 /// Evidence as the index has it written.
-pub fn written(EvidenceObj { runai, tensorstack, lending, own, since, was_ready }: EvidenceObj) -> Evidence {
+pub fn written(of: EvidenceObj) -> Evidence {
+    let EvidenceObj { runai, tensorstack, lending, own, since, group_start, was_ready } = of;
     let queues =
         [(Family::Runai, runai.map(runai_name)), (Family::Tensorstack, tensorstack.map(tensorstack_name))];
     let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
@@ -103,6 +104,7 @@ pub fn written(EvidenceObj { runai, tensorstack, lending, own, since, was_ready 
         extensions: names_of(lending).map(runai_name).collect(),
         max_duration,
         since,
+        group_start: group_start.map(timestamp),
         was_ready,
     }
 }

@@ -67,6 +67,8 @@ pub struct EvidenceObj {
     pub lending: u16,
     pub own: Option<i64>,
     pub since: Option<Nanos>,
+    /// The start of the group that the pod joined late.
+    pub group_start: Option<Nanos>,
     pub was_ready: bool,
 }
 

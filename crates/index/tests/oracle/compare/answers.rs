@@ -50,6 +50,7 @@ impl Pair {
             self.seen.note("extended", usize::from(is_extended));
             let is_driven = model.is_driven(pod);
             self.seen.note("driven", usize::from(is_driven));
+            self.seen.note("outlived its group", usize::from(model.has_lost_start(pod)));
             let given = standing.map(|of| {
                 let queue = |family| of.queue(family).map(ToString::to_string);
                 let queues = (queue(Family::Tensorstack), queue(Family::Runai));

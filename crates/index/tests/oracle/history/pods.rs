@@ -2,7 +2,7 @@
 
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{History, SPANS};
+use super::{History, MILLIS, SPANS};
 use crate::{
     event::Event,
     world::{Controller, ENDLESS, EvidenceObj, MILLI, OwnerKind, PodObj},
@@ -70,13 +70,14 @@ impl History {
 
     fn evidence(&mut self) -> EvidenceObj {
         let since = self.random.percent(20).then(|| self.time() * MILLI);
-        let random = &mut self.random;
+        let Self { random, apart, now, .. } = self;
         EvidenceObj {
             runai: random.maybe(50, |random| random.of(&[0, 1, 2, 3, 9])),
             tensorstack: random.maybe(30, |random| random.of(&[0, 1, 2])),
             lending: random.maybe(20, |random| 1 << random.of(&[0_u8, 1, 2, 3, 9])).unwrap_or(0),
             own: random.maybe(30, |random| random.of(&SPANS)),
             since,
+            group_start: apart.maybe(30, |apart| (*now - apart.of(&MILLIS)) * MILLI),
             was_ready: random.percent(30),
         }
     }

@@ -173,3 +173,26 @@ fn an_executor_that_is_first_seen_while_it_terminates_lacks_evidence_of_its_driv
         Event::Pass(10_000),
     ]);
 }
+
+/// A member that joined late ends with the group, also if a list of pods was under way when it joined.
+#[test]
+fn a_pod_that_joined_its_group_late_keeps_the_groups_start() {
+    let member = |uid, scheduled| {
+        let groups = [Some(0), None, None, None, None];
+        Event::Pod(PodObj { uid, scheduled: Some(scheduled), runai: Some(1), groups, ..PodObj::default() })
+    };
+    let group = |uid| Event::Group(GroupObj { uid, ..GroupObj::default() });
+    let ceiling = RunaiObj { ceiling: Some(10_000_000), ..RunaiObj::default() };
+    let begin = [Event::RunaiQueue(1, ceiling), group(1), member(1, 1_000)];
+    let end = [
+        Event::DeletePod(1),
+        Event::DeleteGroup(PodGroupKind::Runai, 0, 0),
+        group(2),
+        Event::Pass(12_000),
+        Event::Take(0),
+    ];
+    let listed = [Event::ListPods, member(2, 6_000), member(1, 1_000), Event::RetainPods(List(vec![1, 2]))];
+    for join in [&[member(2, 6_000)][..], &listed] {
+        agrees(&[&begin[..], join, &end].concat());
+    }
+}

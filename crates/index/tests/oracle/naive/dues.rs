@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     wire,
-    world::{Controller, EvidenceObj, MILLI, Nanos, PodObj, SECOND, Wait},
+    world::{Controller, EvidenceObj, GroupKey, MILLI, Nanos, PodObj, SECOND, Wait},
 };
 
 /// Milliseconds, rounded up from nanoseconds: nothing is ever early.
@@ -73,6 +73,8 @@ pub struct Bound {
     own: Option<Nanos>,
     /// The scheduling of the pod that controls it, or did.
     since: Option<Nanos>,
+    /// The earliest start that its group has shown, if the pod joined later.
+    group_start: Option<Nanos>,
 }
 
 impl Bound {
@@ -84,13 +86,14 @@ impl Bound {
 
     /// The evidence of it on a pod, without that of its readiness.
     fn evidence(self, pod: &PodObj) -> EvidenceObj {
-        let Self { runai, tensorstack, lending, own, since } = self;
+        let Self { runai, tensorstack, lending, own, since, group_start } = self;
         EvidenceObj {
             runai: runai.or(pod.evidence.runai),
             tensorstack: tensorstack.or(pod.evidence.tensorstack),
             lending: if lending == 0 { pod.evidence.lending } else { lending },
             own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
             since: since.into_iter().chain(pod.evidence.since).min(),
+            group_start: group_start.into_iter().chain(pod.evidence.group_start).min(),
             was_ready: false,
         }
     }
@@ -337,6 +340,23 @@ impl Naive {
         }
     }
 
+    /// The start of the group that counts for a pod, in whole milliseconds.
+    fn group_start(&self, pod: &PodObj) -> Option<Nanos> {
+        let gang = self.gangs.get(&self.group_of(pod)?)?;
+        gang.start.map(|start| millis_up(start) * MILLI)
+    }
+
+    /// The group that counts for a pod.
+    fn group_of(&self, pod: &PodObj) -> Option<GroupKey> {
+        pod.keys().find(|key| self.groups.contains_key(key))
+    }
+
+    /// True if a pod has joined its group late, and the group doesn't show that start any more.
+    pub fn has_lost_start(&self, pod: &PodObj) -> bool {
+        let start = self.bound(pod).group_start;
+        start.is_some_and(|start| self.group_start(pod).is_none_or(|shown| shown > start))
+    }
+
     /// True if the pod that controls it, or did, moves its end.
     pub fn is_driven(&self, pod: &PodObj) -> bool {
         self.bound(pod).since.is_some() && self.standing(pod).is_some_and(|of| of.expires.is_some())
@@ -361,13 +381,16 @@ impl Naive {
         );
         let start = gang.map_or_else(|| pod.scheduled(), |gang| gang.start);
         let since = pod.scheduled().and(bound.since.into_iter().chain(pod.evidence.since).min());
-        let started = start.into_iter().chain(pod.scheduled()).chain(since).min();
+        let of_group = bound.group_start.into_iter().chain(pod.evidence.group_start).min();
+        let of_group = pod.scheduled().and(of_group);
+        let started = start.into_iter().chain(pod.scheduled()).chain(since).chain(of_group).min();
         let created = (pod.created * MILLI).min(since.unwrap_or(Nanos::MAX));
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| created + ceiling);
         let workload = self.root(pod.controller).unwrap_or(pod.uid);
         // what a tenant may have noted on the pod brings no grant of before it was scheduled
-        let began = start.into_iter().chain(pod.scheduled()).chain(pod.scheduled().and(bound.since)).min();
+        let earlier = pod.scheduled().and(bound.since.into_iter().chain(bound.group_start).min());
+        let began = start.into_iter().chain(pod.scheduled()).chain(earlier).min();
         let allowed = self.allowed(pod);
         let more = began.map_or(0, |began| self.extension(workload, pod.namespace, began, allowed));
         let runai_end = started.zip(ceiling(limits.1)).map(|(started, ceiling)| started + ceiling + more);
@@ -459,7 +482,7 @@ impl Naive {
 
     /// A pod has no evidence of its queues or of its own ceiling, as they were fixed, and nothing else shows them.
     fn lacks_fixed(&self, pod: &PodObj, bound: Bound) -> bool {
-        let Bound { runai, tensorstack, lending, own, since: _ } = bound;
+        let Bound { runai, tensorstack, lending, own, since: _, group_start } = bound;
         let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
         let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
         let lacks_own = own.is_some() && !bearers.contains(&own);
@@ -467,6 +490,8 @@ impl Naive {
             || lacks(tensorstack, pod.evidence.tensorstack)
             || (lending != 0 && lending != pod.evidence.lending)
             || (lacks_own && !self.group_notes(pod, own))
+            || (self.has_lost_start(pod)
+                && pod.evidence.group_start.is_none_or(|noted| Some(noted) > group_start))
     }
 
     /// The pods in queues that may terminate for longer than `longest`, without evidence of what ends their run. That is
@@ -590,6 +615,10 @@ impl Naive {
             lenders.iter().min_by_key(|(queue, of)| (of.count.unwrap_or(u32::MAX), rank(*queue))),
         ];
         let lending = least.into_iter().flatten().map(|(queue, _)| *queue);
+        let is_in_doubt = self.group_of(pod).is_some_and(|key| self.doubts.contains_key(&key));
+        let ends_run =
+            self.standing(pod).and_then(|of| of.expires).is_some_and(|(_, of)| of == Family::Runai);
+        let start = self.group_start(pod).filter(|start| Some(*start) < pod.scheduled());
         Some(Bound {
             lending: lending
                 .filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai)
@@ -598,6 +627,11 @@ impl Naive {
             tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
             own: self.own_that_counts(pod).or(known.own),
             since: known.since,
+            group_start: known
+                .group_start
+                .into_iter()
+                .chain(start.filter(|_| ends_run && !is_in_doubt))
+                .min(),
         })
     }
 
