@@ -53,6 +53,8 @@ impl ServerPlan<'_> {
             flag("initial-cluster", format!("default={peers}")),
             // no data here has to survive the machine
             flag("unsafe-no-fsync", "true"),
+            // reads see writes before they are committed to the file, ten times a second by default
+            flag("backend-batch-interval", "1s"),
         ];
         Ok((self.server("etcd", flags, Some(Health::http(port, "/health")?)), port))
     }

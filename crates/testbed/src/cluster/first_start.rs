@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::task::spawn_blocking;
@@ -13,6 +14,9 @@ use crate::binaries::Binaries;
 use crate::credentials::Credentials;
 use crate::directory::{Directory, target_directory};
 use crate::plan::ServerPlan;
+
+/// The longest time for the end of etcd.
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Copies the data to `to`. Makes it first if it is missing, while other starts wait.
 pub(super) async fn copy_data(binaries: &Binaries, to: &Path) -> Result<()> {
@@ -36,7 +40,9 @@ async fn make_data(binaries: &Binaries, data: &Path) -> Result<()> {
     let mut etcd = etcd.start().await?;
     let (api_server, _) = plan.api_server(port, &[])?;
     api_server.start().await?.kill()?;
-    etcd.kill()?;
+    // killed, it would leave its last writes to the start of each copy
+    etcd.terminate()?;
+    etcd.wait(DEADLINE).await?;
     fs::rename(directory.join("etcd"), data)?;
     directory.is_disposable = true;
     Ok(())
