@@ -109,7 +109,8 @@ impl Tenure {
             flag("listen", format!("127.0.0.1:{port}")),
             flag("tls-cert-file", certificate.join("tls.crt")),
             flag("tls-key-file", certificate.join("tls.key")),
-            flag("tls-reload-interval", "100ms"),
+            // each time the webhook reads and parses its certificates
+            flag("tls-reload-interval", "1s"),
             flag("drain-delay", "0s"),
             flag("config", &config),
             flag("config-reload-interval", "100ms"),
