@@ -18,7 +18,7 @@ use anyhow::Result;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
-use tenure_testbed::{Output, eventually};
+use tenure_testbed::{Cluster, Output, TYPE_CHECKER, eventually};
 use tenure_tests::{
     DEADLINE, World,
     queues::{self, Answer, said},
@@ -33,7 +33,9 @@ const V2: &str = "queues.v2.scheduling.run.ai";
 async fn up() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let world = Box::pin(started(World::installed("delegation", VALUES).await?)).await?;
+        let cluster = Cluster::start_with_flags("delegation", &[("controllers", TYPE_CHECKER)]).await?;
+        let world = Box::pin(World::installed_on(cluster, VALUES, &[])).await?;
+        let world = Box::pin(started(world)).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         world.tenure.start_keeper().await?;
         Ok::<_, anyhow::Error>(world)

@@ -78,7 +78,8 @@ impl Cluster {
     }
 
     /// Starts a control plane like [`start`](Self::start), with more flags of the API server.
-    /// `("feature-gates", "GenericWorkload=true")` is for all servers.
+    /// `("feature-gates", "GenericWorkload=true")` is for all servers, and
+    /// `("controllers", TYPE_CHECKER)` for kube-controller-manager.
     pub async fn start_with_flags(name: &str, flags: &[(&str, &str)]) -> Result<Self> {
         Self::start_with(name, flags, true).await
     }
@@ -107,10 +108,17 @@ impl Cluster {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
-        let gates = flags.iter().find(|(name, _)| *name == "feature-gates").map(|(_, gates)| *gates);
-        let more: Vec<_> = flags.iter().copied().filter(|(name, _)| *name != "feature-gates").collect();
-        let plan =
-            ServerPlan { binaries: &binaries, credentials: &credentials, directory: &directory, gates };
+        let of_others = ["feature-gates", "controllers"];
+        let [gates, controller] =
+            of_others.map(|of| flags.iter().find(|(name, _)| *name == of).map(|(_, value)| *value));
+        let more: Vec<_> = flags.iter().copied().filter(|(name, _)| !of_others.contains(name)).collect();
+        let plan = ServerPlan {
+            binaries: &binaries,
+            credentials: &credentials,
+            directory: &directory,
+            gates,
+            controller,
+        };
 
         first_start::copy_data(&binaries, &directory.join("etcd")).await?;
         let (etcd, etcd_port) = plan.etcd()?;

@@ -30,7 +30,7 @@ pub use binaries::Binaries;
 pub use cluster::{Cluster, NODES};
 pub use command::Output;
 pub use nodes::{UNDYING, UNREADY};
-pub use plan::SCHEDULERS;
+pub use plan::{SCHEDULERS, TYPE_CHECKER};
 pub use ports::free_port;
 pub use process::Process;
 pub use programs::program;

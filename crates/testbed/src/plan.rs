@@ -15,9 +15,15 @@ use crate::server::{Health, ServerProcess, flag};
 /// The names that pods may have in `schedulerName`. One kube-scheduler serves them all.
 pub const SCHEDULERS: [&str; 3] = ["default-scheduler", "t9k-scheduler", "kai-scheduler"];
 
-/// Controllers of Kubernetes that would have nothing to do. At its start each asks for an account
-/// and a token of its own, and lists what it watches.
-const IDLE_CONTROLLERS: [&str; 9] = [
+/// The controller that checks the expressions of admission policies against the types of their
+/// objects. It compiles them once for each kind, and the API server compiles each policy again
+/// because of the result. A value of [`start_with_flags`](crate::Cluster::start_with_flags).
+pub const TYPE_CHECKER: &str = "validatingadmissionpolicy-status-controller";
+
+/// Controllers of Kubernetes that are off. At its start each would ask for an account and a token of
+/// its own, and list what it watches. All would have nothing to do, but for [`TYPE_CHECKER`].
+const IDLE_CONTROLLERS: [&str; 10] = [
+    TYPE_CHECKER,
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -37,6 +43,8 @@ pub(crate) struct ServerPlan<'a> {
     /// The feature gates of all servers of Kubernetes, such as `GenericWorkload=true`. None: the
     /// defaults.
     pub(crate) gates: Option<&'a str>,
+    /// A controller of Kubernetes that is off by default.
+    pub(crate) controller: Option<&'a str>,
 }
 
 impl ServerPlan<'_> {
@@ -106,6 +114,7 @@ impl ServerPlan<'_> {
         let port = free_port()?;
         let user = "system:kube-controller-manager";
         let kubeconfig = self.credentials.token_kubeconfig(url, user)?;
+        let more = self.controller.map(|name| format!("{name},"));
         let mut flags = self.serving(port);
         flags.extend([
             flag("kubeconfig", &kubeconfig),
@@ -116,7 +125,8 @@ impl ServerPlan<'_> {
             // without this the controllers may do nothing at all, and the manager is healthy
             // nevertheless
             flag("use-service-account-credentials", "true"),
-            flag("controllers", format!("*,-{}", IDLE_CONTROLLERS.join(",-"))),
+            // of a controller that comes twice, the first counts
+            flag("controllers", format!("{}*,-{}", more.unwrap_or_default(), IDLE_CONTROLLERS.join(",-"))),
             flag("leader-elect", "false"),
             // with the defaults its start alone takes five seconds
             flag("kube-api-qps", "500"),

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use anyhow::Result;
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
-use tenure_testbed::eventually;
+use tenure_testbed::{Cluster, TYPE_CHECKER, eventually};
 use tenure_tests::{
     DEADLINE, World, fixtures,
     tenant::Tenant,
@@ -73,7 +73,8 @@ async fn started(name: &str) -> Result<World> {
     ];
     // nine tries take a minute
     let flags = ["--retry-after=1s", "--max-termination-grace=1m"];
-    let world = World::installed_with(name, &values, &flags).await?;
+    let cluster = Cluster::start_with_flags(name, &[("controllers", TYPE_CHECKER)]).await?;
+    let world = Box::pin(World::installed_on(cluster, &values, &flags)).await?;
     for definitions in ["scheduling.run.ai", "scheduler.tensorstack.dev", "batch.tensorstack.dev", "unlisted"]
     {
         fixtures::install(&world, fixtures::definitions(definitions)).await;

@@ -35,7 +35,13 @@ pub(super) async fn copy_data(binaries: &Binaries, to: &Path) -> Result<()> {
 async fn make_data(binaries: &Binaries, data: &Path) -> Result<()> {
     let mut directory = Directory::create("first-start")?;
     let credentials = Credentials::create(directory.join("pki"))?;
-    let plan = ServerPlan { binaries, credentials: &credentials, directory: &directory, gates: None };
+    let plan = ServerPlan {
+        binaries,
+        credentials: &credentials,
+        directory: &directory,
+        gates: None,
+        controller: None,
+    };
     let (etcd, port) = plan.etcd()?;
     let mut etcd = etcd.start().await?;
     let (api_server, _) = plan.api_server(port, &[])?;
