@@ -151,6 +151,22 @@ pub fn deletion_event(pod: &str) -> String {
     format!("Pod/{pod}: Deleted because its lifetime exceeded maxDuration defined in Queue")
 }
 
+/// Returns the value of a field of an object, by a path with dots. Null: it is absent.
+fn field_of(object: Option<&DynamicObject>, path: &str) -> Value {
+    let object = serde_json::to_value(object).expect("JSON");
+    path.split('.').fold(&object, |value, key| value.get(key).unwrap_or(&Value::Null)).clone()
+}
+
+/// Returns the record of a pause on an object. None: the object isn't paused by this field and
+/// value.
+fn record_of(object: &DynamicObject, field: &str, value: &Value) -> Option<Value> {
+    let record = object.annotations().get("tenure.dev/paused")?;
+    let record: Value = serde_json::from_str(record).expect("the record is JSON");
+    // the record says which time a pause has set
+    let set = if *value == TIME { &record["value"] } else { value };
+    (field_of(Some(object), field) == *set && record["field"] == field).then_some(record)
+}
+
 /// Returns the object, or the API server's refusal.
 fn answer(result: kube::Result<DynamicObject>) -> Result<DynamicObject, Box<Status>> {
     match result {
@@ -315,8 +331,7 @@ impl Namespace {
 
     /// Returns the present value of a field of the object, by a path with dots. Null: it is absent.
     pub async fn field(&self, object: &DynamicObject, path: &str) -> Value {
-        let now = serde_json::to_value(self.get(object).await).expect("JSON");
-        path.split('.').fold(&now, |value, key| value.get(key).unwrap_or(&Value::Null)).clone()
+        field_of(self.get(object).await.as_ref(), path)
     }
 
     /// Returns the API of an object's kind, in the object's own namespace if it has one.
@@ -457,7 +472,7 @@ impl Namespace {
         let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
         let object: DynamicObject = serde_json::from_value(object).expect("an object");
         let found = self.api(&object).await.get(name).await.ok()?;
-        self.pause_of(&found, field, &value).await
+        record_of(&found, field, &value)
     }
 
     /// Waits until an object's field has the value that pauses. Returns the record of the pause.
@@ -469,10 +484,6 @@ impl Namespace {
 
     /// Returns the record of a pause. None: the object isn't paused by this field and value.
     pub async fn pause_of(&self, object: &DynamicObject, field: &str, value: &Value) -> Option<Value> {
-        let record = self.get(object).await?.annotations().get("tenure.dev/paused")?.clone();
-        let record: Value = serde_json::from_str(&record).expect("the record is JSON");
-        // the record says which time a pause has set
-        let set = if *value == TIME { &record["value"] } else { value };
-        (self.field(object, field).await == *set && record["field"] == field).then_some(record)
+        record_of(&self.get(object).await?, field, value)
     }
 }
