@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// The divisor of the time waited so far. The quotient is a lower bound of the time between polls.
-const PATIENCE: u32 = 10;
+const PATIENCE: u32 = 5;
 
 /// Polls until `poll` returns a value.
 ///
-/// The time between two polls is 100 ms, or twice the time that the poll took, or a tenth of the
+/// The time between two polls is 100 ms, or twice the time that the poll took, or a fifth of the
 /// time waited so far, but at most 500 ms: polls by kubectl would keep a processor busy, and so
 /// would those of many tests that wait at the same time.
 ///
