@@ -3,14 +3,13 @@
 use std::{env, fs, os::unix::fs::symlink, path::PathBuf};
 
 use serde_json::json;
-use tenure_testbed::{eventually, program};
+use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World,
     workloads::{Namespace, runai_queue},
 };
-use tokio::task::spawn_blocking;
 
-use super::{Said, deployment, paused, world};
+use super::{Said, deployment, paused, plugin, world};
 
 /// Where kubectl finds the plugin under both names.
 fn directory(world: &World) -> PathBuf {
@@ -40,7 +39,7 @@ async fn await_completed(world: &World, words: &[&str], expected: &str) {
 #[tokio::test]
 async fn kubectl_completes_queues_workloads_and_namespaces() {
     let world = world().await;
-    let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
+    let plugin = plugin().await;
     fs::create_dir(directory(world)).unwrap();
     for name in ["kubectl-tenure", "kubectl_complete-tenure"] {
         symlink(&plugin, directory(world).join(name)).unwrap();

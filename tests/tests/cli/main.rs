@@ -1,4 +1,5 @@
-//! The kubectl plugin on a real API server, as people call it: through kubectl, which finds it on the PATH.
+//! The kubectl plugin on a real API server. kubectl, by which people call it, finds it on the PATH and becomes the plugin. Tests of
+//! help, exit codes, pipes and signals call it so, and those of completion; all others start the plugin itself.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
 mod bulk;
@@ -50,14 +51,25 @@ async fn world() -> &'static World {
 
 const NOTHING: Value = Value::Null;
 
-/// `kubectl tenure`, as a user of the cluster.
-async fn tenure(cluster: &Cluster, kubeconfig: &Path, arguments: &[&str]) -> Command {
-    let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
+async fn plugin() -> PathBuf {
+    spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap()
+}
+
+/// `kubectl tenure`, as an administrator.
+async fn by_kubectl(cluster: &Cluster, arguments: &[&str]) -> Command {
     let old = env::var_os("PATH").unwrap_or_default();
-    let places = plugin.parent().map(PathBuf::from).into_iter().chain(env::split_paths(&old));
+    let places = plugin().await.parent().map(PathBuf::from).into_iter().chain(env::split_paths(&old));
     let path: OsString = env::join_paths(places).unwrap();
     let mut command = cluster.command("kubectl", &[&["tenure"], arguments].concat());
-    command.env("PATH", path).env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
+    command.env("PATH", path).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// The plugin, as a user of the cluster.
+async fn tenure(cluster: &Cluster, kubeconfig: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(plugin().await);
+    command.args(arguments).env("KUBECONFIG", kubeconfig).env("HOME", cluster.directory());
+    command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
@@ -298,7 +310,7 @@ struct Watching {
 
 impl Watching {
     async fn start(world: &World, arguments: &[&str]) -> Self {
-        let mut command = tenure(&world.cluster, world.cluster.kubeconfig(), arguments).await;
+        let mut command = by_kubectl(&world.cluster, arguments).await;
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -375,7 +387,7 @@ async fn a_watch_of_objects_prints_one_a_line() {
 async fn a_reader_that_has_read_enough_is_no_failure() {
     let world = world().await;
     for arguments in [&["version"] as &[&str], &["list", "-A", "-o", "json"]] {
-        let mut command = tenure(&world.cluster, world.cluster.kubeconfig(), arguments).await;
+        let mut command = by_kubectl(&world.cluster, arguments).await;
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
@@ -599,17 +611,18 @@ async fn who_may_not_resume_sees_which_right_is_missing() {
 #[tokio::test]
 async fn help_and_version_read_as_a_plugin_of_kubectl() {
     let world = world().await;
-    let help = run(world, &["--help"]).await.good();
+    let run = async |arguments: &[&str]| Said::of(by_kubectl(&world.cluster, arguments).await).await;
+    let help = run(&["--help"]).await.good();
     assert!(
         help.contains("Usage: kubectl tenure ") && help.contains("kubectl tenure resume deployment/test"),
         "{help}"
     );
-    let help = run(world, &["resume", "--help"]).await.good();
+    let help = run(&["resume", "--help"]).await.good();
     assert!(help.contains("Usage: kubectl tenure resume "), "{help}");
     for version in ["version", "--version", "-V"] {
-        assert!(run(world, &[version]).await.good().starts_with("kubectl-tenure 0."));
+        assert!(run(&[version]).await.good().starts_with("kubectl-tenure 0."));
     }
-    let misspelt = run(world, &["lst"]).await;
+    let misspelt = run(&["lst"]).await;
     assert_eq!(misspelt.code, Some(2), "{misspelt:?}");
     assert!(misspelt.stderr.contains("'list'"), "{misspelt:?}");
 }
