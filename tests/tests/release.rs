@@ -44,10 +44,10 @@ struct Registry {
 
 impl Registry {
     async fn start(directory: &Path) -> Self {
-        let crane = directory.join("crane");
-        let build = ["build", "-C", "release", "-o", crane.to_str().unwrap()];
-        let package = "github.com/google/go-containerregistry/cmd/crane";
-        success(Command::new("go").current_dir(workspace()).args(build).arg(package));
+        let built = success(
+            Command::new("go").current_dir(workspace()).args(["tool", "-C", "release", "-n", "crane"]),
+        );
+        let crane = PathBuf::from(built.trim());
         let serve = ["registry", "serve", "--address", "127.0.0.1:0"];
         // it says its port there, and goes on writing
         let log = directory.join("registry.log");
