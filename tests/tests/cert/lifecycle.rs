@@ -2,6 +2,7 @@
 
 use std::{fs, process::Command};
 
+use http::Request;
 use serde_json::{Value, json};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, program};
 use tenure_tests::DEADLINE;
@@ -12,23 +13,27 @@ use crate::world::{CHART, CRD, SECRET, V2, V3, World, stop};
 const UNINSTALL: &str = "tenure-uninstall";
 
 impl World {
+    /// Reads all queues in a version, or one by `/NAME`. By a request: kubectl takes longer to start, and there are seven steps.
+    async fn read(&self, version: &str, name: &str) -> kube::Result<Value> {
+        let path = format!("/apis/scheduling.run.ai/{version}/queues{name}");
+        self.cluster.client().unwrap().request(Request::get(path).body(Vec::new()).unwrap()).await
+    }
+
     /// Asserts that both queues are read in both versions, by name and in lists.
     async fn assert_readable(&self, step: &str) {
-        for resource in [V3, V2] {
-            let names = eventually("queues of both versions", DEADLINE, async || {
-                Ok(self.cluster.kubectl(&["get", resource, "-o", "name"]).await?.success().ok())
+        for version in ["v3alpha1", "v2"] {
+            let listed = eventually("queues of both versions", DEADLINE, async || {
+                Ok(self.read(version, "").await?["items"].as_array().map(Vec::len))
             });
-            let names = names.await.unwrap_or_else(|error| panic!("{step}: {error:#}"));
-            assert_eq!(names.lines().count(), 2, "{step}: {resource} {names}");
-            for (name, priority) in [("from-v3", 3), ("from-v2", 2)] {
-                assert_eq!(
-                    self.get(&[resource, name]).await["spec"]["priority"],
-                    priority,
-                    "{step}: {resource}"
-                );
+            let listed = listed.await.unwrap_or_else(|error| panic!("{step}: {error:#}"));
+            assert_eq!(listed, 2, "{step}: {version}");
+            for (name, priority) in [("/from-v3", 3), ("/from-v2", 2)] {
+                let queue = self.read(version, name).await.unwrap();
+                assert_eq!(queue["spec"]["priority"], priority, "{step}: {version}");
             }
         }
-        assert_eq!(self.get(&[V3, "from-v3"]).await["spec"]["maxDuration"], "1h", "{step}");
+        let queue = self.read("v3alpha1", "/from-v3").await.unwrap();
+        assert_eq!(queue["spec"]["maxDuration"], "1h", "{step}");
     }
 
     /// The hook as Helm renders it for a webhook in the cluster, with `kubectl apply` of its account and rights.
