@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use kube::{Client, Config};
-use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
+use kube::Client;
+use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, loopback, program};
 use tokio::task::spawn_blocking;
 
 use crate::{DEADLINE, World, proxy::ApiProxy};
@@ -102,10 +102,8 @@ pub async fn keeper_program() -> OsString {
 
 /// Gets a page of an admin port, by its base URL.
 pub(crate) async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
-    let mut config = Config::new(admin.parse()?);
-    // each poll is a try
-    config.default_retry = false;
-    Ok(Client::try_from(config)?.request_text(http::Request::get(path).body(Vec::new())?).await?)
+    let client = Client::try_from(loopback(admin)?)?;
+    Ok(client.request_text(http::Request::get(path).body(Vec::new())?).await?)
 }
 
 /// The metrics of a program at one moment, as Prometheus reads them.

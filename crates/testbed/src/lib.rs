@@ -34,6 +34,7 @@ pub use plan::{SCHEDULERS, TYPE_CHECKER};
 pub use ports::free_port;
 pub use process::Process;
 pub use programs::program;
+pub use server::loopback;
 pub use tenure::{KEEPERS, Keeper, RELEASE_NAMESPACE, Tenure};
 pub use wait::eventually;
 

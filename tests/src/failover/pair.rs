@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use futures::TryStreamExt;
 use k8s_openapi::api::{authentication::v1::SelfSubjectReview, coordination::v1::Lease};
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::PostParams,
     runtime::{watcher, watcher::Event},
 };
@@ -26,6 +26,7 @@ use super::{LeaderFailure, in_time, way::Way};
 use crate::{
     DEADLINE, World,
     fixtures::{definitions, install},
+    keeper::get,
     scale,
 };
 
@@ -168,8 +169,7 @@ impl Pair {
 
     /// True if a keeper's metric says that it leads.
     async fn says_that_it_leads(&self, index: usize) -> Result<bool> {
-        let client = Client::try_from(Config::new(self.keeper(index).admin_url().parse()?))?;
-        let metrics = client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
+        let metrics = get(self.keeper(index).admin_url(), "/metrics").await?;
         let value = metrics.lines().find_map(|line| line.strip_prefix("tenure_keeper_leader "));
         Ok(value.context("there is no such metric")?.parse::<f64>()? > 0.5)
     }

@@ -14,7 +14,6 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use jiff::Timestamp;
-use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
 use tokio::{net::TcpStream, select, sync::Mutex, task::spawn_blocking, time::sleep};
@@ -22,6 +21,7 @@ use tokio::{net::TcpStream, select, sync::Mutex, task::spawn_blocking, time::sle
 use super::{Diary, absences::Absences, fault::Blow, scene::GRACE_ON_CHANGE};
 use crate::{
     DEADLINE, World,
+    keeper::get,
     proxy::{ApiProxy, Scope},
 };
 
@@ -147,13 +147,7 @@ impl Server {
 
     /// Waits until the server is ready, which ends an absence.
     pub async fn ready(&self) -> Result<()> {
-        let ready = async || {
-            let mut config = Config::new(self.admin.parse()?);
-            config.default_retry = false;
-            let request = http::Request::get("/ready").body(Vec::new())?;
-            Client::try_from(config)?.request_text(request).await?;
-            Ok(Some(()))
-        };
+        let ready = async || get(&self.admin, "/ready").await.map(Some);
         let what = format!("{} to be ready; its log is {}", self.name, self.log.display());
         eventually(&what, DEADLINE, ready).await?;
         self.absences().end(Timestamp::now());
