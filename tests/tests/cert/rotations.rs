@@ -110,7 +110,7 @@ async fn no_write_fails_while_certificates_and_authorities_change_and_replicas_r
         "--self-managed-validity=20s",
         "--self-managed-ca-validity=24s",
         "--self-managed-settling=3s",
-        "--tls-reload-interval=200ms",
+        "--tls-reload-interval=500ms",
     ];
     let plan = Plan {
         flags,
