@@ -6,6 +6,10 @@
 
 use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
+use rayon::{
+    ThreadPool, ThreadPoolBuilder,
+    iter::{IntoParallelIterator, ParallelIterator},
+};
 use tenure_policy::{
     expiry::{Family, SYSTEM_CRITICAL_PRIORITY},
     floor::Floors,
@@ -102,12 +106,12 @@ struct OfferedPod<'o, 'i> {
     own: OwnVerdict,
 }
 
-/// The number of nodes beyond which other threads help. To start a thread takes as long as the
+/// The number of nodes beyond which several threads share them. To wake threads takes as long as the
 /// verdicts on some tens of nodes.
 const FEW_NODES: usize = 100;
 
-/// The number of searches for other victims beyond which other threads help. A node with a search
-/// takes ten times as long as one without.
+/// The number of searches for other victims beyond which several threads share them. A node with a
+/// search takes ten times as long as one without.
 const FEW_SEARCHES: usize = 16;
 
 /// The number of nodes that are enough for a scheduler: kube-scheduler itself looks for this many
@@ -118,11 +122,10 @@ const ENOUGH_NODES: usize = 100;
 /// little.
 const MOST_THREADS: usize = 4;
 
-/// The number of threads for which there are processors, read once: the system takes some time to
-/// say.
-static THREADS: LazyLock<usize> = LazyLock::new(|| {
+/// The threads that share questions. None: the system starts no threads.
+static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    processors.min(MOST_THREADS)
+    ThreadPoolBuilder::new().num_threads(processors.min(MOST_THREADS)).build().ok()
 });
 
 impl PlacementIndex {
@@ -205,7 +208,7 @@ struct PreemptionQuery<'a, 'i> {
 }
 
 impl<'a, 'i> PreemptionQuery<'a, 'i> {
-    /// Returns the verdicts in the order of the offers. Other threads help with more than `few`.
+    /// Returns the verdicts in the order of the offers. Several threads share more than `few`.
     fn divided<'o>(
         &self,
         offers: &[&'o OfferedVictims<'i>],
@@ -216,21 +219,9 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
             let mut buffers = NodeBuffers::new(self.index, self.question.rules.tree);
             share.iter().map(|offer| verdict(offer, &mut buffers)).collect()
         };
-        let threads = if offers.len() > few { *THREADS } else { 1 };
-        let verdicts = &verdicts;
-        let mut shares = offers.chunks(offers.len().div_ceil(threads).max(1));
-        let own = shares.next().unwrap_or_default();
-        thread::scope(|scope| {
-            let begin = |share| (share, thread::Builder::new().spawn_scoped(scope, move || verdicts(share)));
-            let others: Vec<_> = shares.map(begin).collect();
-            let mut answers = verdicts(own);
-            for (share, thread) in others {
-                // if no thread can be started, the work is done here
-                let done = thread.ok().and_then(|thread| thread.join().ok());
-                answers.extend(done.unwrap_or_else(|| verdicts(share)));
-            }
-            answers
-        })
+        let Some(threads) = THREADS.as_ref().filter(|_| offers.len() > few) else { return verdicts(offers) };
+        let shares: Vec<_> = offers.chunks(offers.len().div_ceil(threads.current_num_threads())).collect();
+        threads.install(|| shares.into_par_iter().flat_map_iter(verdicts).collect())
     }
 
     /// Returns the verdict on a node. Unless it `searches`, it is [`Rejection::EnoughOthers`] for a
