@@ -58,14 +58,14 @@ fn controller_with(job: (u16, Value)) -> ExtensionController {
     let service = tower::service_fn(move |request: Request<Body>| {
         let job = job.clone();
         async move {
-            let (is_read, path) = (request.method() == Method::GET, request.uri().path().to_owned());
+            let (is_read, asked) = (request.method() == Method::GET, request.uri().path().to_owned());
             let body = request.into_body().collect_bytes().await.unwrap();
             let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
             let message = patch["status"]["message"].as_str().unwrap_or_default();
-            let (status, answer) = if path == "/apis/batch/v1" {
+            let (status, answer) = if asked == "/apis/batch/v1" {
                 let jobs = json!({"name": "jobs", "singularName": "", "kind": "Job", "namespaced": true, "verbs": ["get"]});
                 (200, json!({"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": [jobs]}))
-            } else if path.ends_with("/jobs/train") {
+            } else if asked.ends_with("/jobs/train") {
                 job
             } else if is_read {
                 let queue = json!({"metadata": {"name": "q"}, "spec": queue(ALLOWED)});
