@@ -195,10 +195,13 @@ async fn the_webhook_gets_the_name_that_it_is_called_by_and_its_objects() {
         assert!(arguments.contains(&flag.to_owned()), "{flag} should be in {arguments:?}");
     }
     assert!(!deployment.to_string().contains("/certs"), "nothing is mounted");
-    for crds in [json!({}), json!({"runai": false})] {
-        let objects = render("test", &json!({"crds": crds})).await;
+    for values in [json!({}), json!({"crds": {"runai": false}})] {
+        let objects = render("test", &values).await;
         let arguments = crate::arguments(find(&objects, "Deployment", "test-tenure-webhook"));
-        assert!(!arguments.iter().any(|argument| argument.contains("definitions")), "{crds}: {arguments:?}");
+        assert!(
+            !arguments.iter().any(|argument| argument.contains("definitions")),
+            "{values}: {arguments:?}"
+        );
     }
 }
 

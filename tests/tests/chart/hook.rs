@@ -55,7 +55,7 @@ async fn with_delegation_the_test_creates_its_queue_below_a_missing_one_that_alo
 
 #[tokio::test]
 async fn without_it_there_is_no_hook() {
-    let objects = render("unhooked", &json!({})).await;
+    let objects = render("test", &json!({})).await;
     let hook =
         |object: &&Value| object.pointer("/metadata/annotations/helm.sh~1hook") == Some(&json!("test"));
     assert_eq!(objects.iter().filter(hook).count(), 0);
