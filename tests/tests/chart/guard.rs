@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_policy::{config::Config, guard::UnknownPreemptor};
 
 use crate::{
-    CHART, NOWHERE, PEM, accepted, arguments, find, helm, kinds, parse, render,
+    CHART, NOWHERE, PEM, arguments, find, helm, kinds, parse, render,
     rights::{WATCHED, granted_to, rights, triples},
     shared, template,
     values::{assert_refused, config},
@@ -37,28 +37,6 @@ async fn nothing_of_guard_and_extender_is_there_when_they_are_off() {
         assert!(!arguments.iter().any(|argument| argument.starts_with(flag)), "{arguments:?}");
     }
     assert_eq!(config(&json!({})).await.get("guard"), None);
-}
-
-#[tokio::test]
-async fn guard_is_trusted_as_the_other_webhooks_are() {
-    let cluster = shared().await;
-    let ca = cluster.authority().certificate_pem();
-    for mode in ["selfManaged", "certManager", "existingSecret"] {
-        let existing = json!({"name": "mine", "caBundle": ca});
-        let mut values = guarding(&json!({}));
-        values["webhook"] = json!({"certificate": {"mode": mode, "existingSecret": existing}});
-        let objects = accepted(&values).await;
-        let [admission, guard] =
-            ["", "-guard"].map(|which| find(&objects, CONFIGURATION, &format!("test-tenure-webhook{which}")));
-        for webhook in guard.get("webhooks").unwrap().as_array().unwrap() {
-            let bundle = "/clientConfig/caBundle";
-            assert_eq!(webhook.pointer(bundle), admission.pointer(&format!("/webhooks/0{bundle}")), "{mode}");
-            assert_eq!(webhook.pointer(bundle).is_none(), mode != "existingSecret");
-            assert_eq!(webhook.pointer("/clientConfig/service/path"), Some(&json!("/guard")));
-        }
-        let annotations = "/metadata/annotations";
-        assert_eq!(guard.pointer(annotations), admission.pointer(annotations), "{mode}");
-    }
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ async fn no_workload_waits_for_a_webhook_that_is_down() {
 }
 
 #[tokio::test]
-async fn answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_their_conditions() {
+async fn guard_and_answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_their_conditions() {
     let cluster = shared().await;
     let ca = cluster.authority().certificate_pem();
     for mode in ["selfManaged", "certManager", "existingSecret"] {
@@ -116,17 +116,21 @@ async fn answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_
         let certificate = json!({"mode": mode, "existingSecret": existing});
         let values = json!({
             "kueue": {"queues": queues}, "keeper": {"owners": [rollout()]}, "webhook": {"certificate": certificate},
+            "guard": {"enabled": true},
         });
         let objects = accepted(&values).await;
-        let [admission, owners] = ["", "-owners"]
-            .map(|which| find(&objects, CONFIGURATION, &format!("test-tenure-webhook{which}")));
-        for webhook in owners["webhooks"].as_array().unwrap() {
-            let bundle = "/clientConfig/caBundle";
-            assert_eq!(webhook.pointer(bundle), admission.pointer(&format!("/webhooks/0{bundle}")), "{mode}");
-            assert_eq!(webhook.pointer("/clientConfig/service/path"), Some(&json!("/owners")));
+        let admission = find(&objects, CONFIGURATION, "test-tenure-webhook");
+        for which in ["guard", "owners"] {
+            let configuration = find(&objects, CONFIGURATION, &format!("test-tenure-webhook-{which}"));
+            for webhook in configuration["webhooks"].as_array().unwrap() {
+                let bundle = webhook.pointer("/clientConfig/caBundle");
+                assert_eq!(bundle, admission.pointer("/webhooks/0/clientConfig/caBundle"), "{mode}");
+                assert_eq!(bundle.is_none(), mode != "existingSecret");
+                assert_eq!(webhook.pointer("/clientConfig/service/path"), Some(&json!(format!("/{which}"))));
+            }
+            let annotations = "/metadata/annotations";
+            assert_eq!(configuration.pointer(annotations), admission.pointer(annotations), "{mode}");
         }
-        let annotations = "/metadata/annotations";
-        assert_eq!(owners.pointer(annotations), admission.pointer(annotations), "{mode}");
         let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
         let of_owners = ",test-tenure-webhook-owners";
         let is_set = |flag: &String| flag.starts_with("--validating-") && flag.ends_with(of_owners);
