@@ -78,8 +78,11 @@ async fn notes_say_what_does_not_work_with_these_values() {
     let dry_run = notes(json!({"keeper": {"dryRun": true}})).await;
     assert!(dry_run.contains("keeper.dryRun is true: nothing is paused"), "{dry_run}");
     assert!(!dry_run.contains("get lease"), "{dry_run}");
-    let chosen = notes(json!({"keeper": {"schedulers": ["a", "b"]}})).await;
+    let t9k = json!({"systemNamespace": NAMESPACE});
+    let keeper = json!({"schedulers": ["a", "b"]});
+    let chosen = notes(json!({"keeper": keeper, "crds": {"tensorstack": true}, "t9k": t9k})).await;
     assert!(chosen.contains("spec.schedulerName must be a or b"), "{chosen}");
+    assert!(!chosen.contains("create namespace"), "{chosen}");
     let by_kubectl = |serves_v2| json!({"crds": {"install": false, "serveV2": serves_v2}, "webhook": {"url": "https://10.0.0.7"}});
     let files = "     kubectl apply --server-side -f charts/tenure/files/crds/\n";
     let applied = notes(by_kubectl(json!("auto"))).await;
@@ -95,8 +98,6 @@ async fn notes_say_what_does_not_work_with_these_values() {
         assert!(applied.contains(expected), "{expected:?} should be in: {applied}");
     }
     assert!(!applied.contains("kubectl delete crd"), "{applied}");
-    let own = notes(json!({"t9k": {"systemNamespace": NAMESPACE}})).await;
-    assert!(!own.contains("create namespace"), "{own}");
 }
 
 #[tokio::test]
