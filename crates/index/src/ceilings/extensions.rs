@@ -11,8 +11,9 @@ use tenure_policy::{
 use super::PodStanding;
 use crate::{Uid, cluster::ClusterObjects};
 
-/// Returns a run that began at `since`, by the standing of one of its pods. Only grants and denials
-/// count that were requested since then. None: the pod is in no queue that exists.
+/// Returns a run that began at `since`, by the standing of one of its pods. Only grants count that
+/// were requested since then, and denials since the start that evidence shows, if that is earlier.
+/// None: the pod is in no queue that exists.
 pub fn going_run(
     objects: &mut ClusterObjects,
     namespace: &str,
@@ -30,6 +31,8 @@ pub fn going_run(
     let lender = least.filter(|_| is_runai).unwrap_or(queue);
     let limited_by = least_extensions(objects.queues[family].tree(), lender).map(str::to_owned);
     let times: Vec<SignedDuration> = objects.grants.of(workload, namespace, since).collect();
+    // the next keeper knows the start of a run by evidence alone, which makes no grant count
+    let started = standing.clocks.started.map_or(since, |started| started.min(since));
     Some(GoingRun {
         queue: queue.to_string(),
         limited_by: limited_by.filter(|_| is_runai),
@@ -37,7 +40,7 @@ pub fn going_run(
         allowance: if is_runai { standing.allowance } else { Allowance::default() },
         count: times.len().try_into().unwrap_or(u32::MAX),
         total: times.into_iter().fold(SignedDuration::ZERO, SignedDuration::saturating_add),
-        is_denied: objects.grants.is_denied(workload, namespace, since),
+        is_denied: objects.grants.is_denied(workload, namespace, started),
     })
 }
 

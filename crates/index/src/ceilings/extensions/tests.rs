@@ -228,6 +228,19 @@ fn evidence_of_an_earlier_start_makes_no_earlier_grant_count() {
 }
 
 #[test]
+fn a_denial_by_a_person_holds_for_a_run_whose_start_evidence_alone_shows() {
+    for evidence in ["since", "groupStart"] {
+        let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h"}));
+        index.apply_pod(&forged("2026-01-01T00:30:01Z", &json!({evidence: "2026-01-01T00:10:00Z"})));
+        let mut denied = extension("e", "ns", "job", "Denied");
+        denied.status.as_mut().unwrap().by = Some("ada".to_owned());
+        index.apply_extension(&denied);
+        let asked = at("2026-01-01T00:40:00Z");
+        assert!(going(index.requested_run("ns", Uid::of("job"), asked)).is_denied, "{evidence}");
+    }
+}
+
+#[test]
 fn a_queue_that_ends_a_run_earlier_gives_it_no_more_time_than_its_others() {
     let spec = |spec: Value| serde_json::from_value::<QueueSpec>(spec).unwrap();
     let generous = spec(json!({"maxDuration": "30m", "extensions": {"autoApprove": "2d", "maxTotal": "2d"}}));

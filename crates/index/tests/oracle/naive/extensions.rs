@@ -89,14 +89,16 @@ impl Naive {
                 (false, false) => Requested::WithoutQueue,
             };
         };
-        let requests = || self.requests(of.workload, of.namespace, began);
-        let grants: Vec<i64> = requests().filter_map(ExtensionObj::grant).collect();
+        let requests = |since| self.requests(of.workload, of.namespace, since);
+        let grants: Vec<i64> = requests(began).filter_map(ExtensionObj::grant).collect();
+        // a denial also counts since the start that evidence shows
+        let started = in_queues.iter().filter_map(|(_, of, _)| of.started).fold(began, Nanos::min);
         Requested::Going(Going {
             has_ceiling: in_queues.iter().any(|(_, of, _)| of.expires.is_some()),
             allowed: Allowed::least(in_queues.iter().map(|(.., allowed)| *allowed)),
             count: grants.len() as u32,
             total: grants.iter().sum::<i64>() * 1_000,
-            is_denied: requests().any(|of| of.denied == Some(Denier::Person)),
+            is_denied: requests(started).any(|of| of.denied == Some(Denier::Person)),
         })
     }
 
