@@ -273,7 +273,7 @@ mod tests {
         let world = World::new();
         let write = world.to_write(&report(1, &[])).unwrap();
         assert!(!world.0.observe("q", &shown("2"), says(&write.report)), "our own write");
-        assert!(world.0.observe("q", &shown("3"), ObservedStatus::default()), "somebody else removes it");
+        assert!(world.0.observe("q", &shown("3"), ObservedStatus::default()), "another writer removes it");
         world.0.written(&write, Some(says(&write.report)));
         assert!(world.to_write(&report(1, &[])).is_some());
     }
