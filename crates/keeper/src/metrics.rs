@@ -205,8 +205,6 @@ mod tests {
         sync::atomic::Ordering::Relaxed,
     };
 
-    use http::{Request, Response, header::DATE};
-    use kube::{Client, client::Body};
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
     use tenure_index::{CeilingOptions, RetryAfter, UsageLedger};
@@ -216,9 +214,7 @@ mod tests {
         queue_status::QueueReport,
         usage::{UsageResources, family_label},
     };
-    use tenure_service::{
-        clock::ServerClock, freshness::Freshness, leadership::Leadership, readiness::ProcessReadiness,
-    };
+    use tenure_service::{clock::ServerClock, freshness::Freshness, leadership::Leadership};
     use tenure_types::{extension::ExtensionState, tensorstack::v1beta1};
 
     use super::{
@@ -304,21 +300,10 @@ mod tests {
         assert_eq!(series(&registry), expected);
     }
 
-    /// A clock that stands at the beginning of the year 2026.
-    async fn clock() -> ServerClock {
-        let service = tower::service_fn(async |_: Request<Body>| {
-            Response::builder().header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT").body(Body::empty())
-        });
-        let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
-        let measured = readiness.awaiting("the time");
-        tokio::spawn(clock.clone().measure(Client::new(service, "default"), measured));
-        readiness.ready().await;
-        clock
-    }
-
-    async fn register(registry: &mut Registry, cluster: &ClusterState, metrics: &Metrics, usage: UsageBook) {
+    fn register(registry: &mut Registry, cluster: &ClusterState, metrics: &Metrics, usage: UsageBook) {
         let (cluster, metrics, lead) = (cluster.clone(), metrics.clone(), Leadership::always());
-        let state = MetricsSources { cluster, clock: clock().await, lead, metrics, usage };
+        let clock = ServerClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let state = MetricsSources { cluster, clock, lead, metrics, usage };
         registry.register_collector(Box::new(state));
     }
 
@@ -344,12 +329,12 @@ mod tests {
         }})
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn gauges_show_the_cluster_as_it_is() {
+    #[test]
+    fn gauges_show_the_cluster_as_it_is() {
         let cluster = ClusterState::new(CeilingOptions::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
-        register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
+        register(&mut registry, &cluster, &metrics, UsageBook::default());
         let nothing = expected([
             "configured_queues_missing 0.0",
             "leader 1.0",
@@ -401,13 +386,13 @@ mod tests {
         assert_eq!(series(&registry), all);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_queue_that_the_configuration_names_is_missing_from_the_first_list_until_it_exists() {
+    #[test]
+    fn a_queue_that_the_configuration_names_is_missing_from_the_first_list_until_it_exists() {
         let config = Config::parse("tenancy: {defaultQueue: {tensorstack: shared}}").unwrap();
         let cluster = ClusterState::new(settings(&config, Scope::default(), RetryAfter::default()));
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
-        register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
+        register(&mut registry, &cluster, &metrics, UsageBook::default());
         let is_missing =
             || series(&registry).contains(&"tenure_keeper_configured_queues_missing 1.0".to_owned());
         assert!(!is_missing(), "queues aren't listed yet");
@@ -424,12 +409,12 @@ mod tests {
         QueueReport { workloads, ..QueueReport::default() }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn workloads_are_those_of_the_last_count_while_this_keeper_leads() {
+    #[test]
+    fn workloads_are_those_of_the_last_count_while_this_keeper_leads() {
         let cluster = ClusterState::new(CeilingOptions::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
-        register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
+        register(&mut registry, &cluster, &metrics, UsageBook::default());
         let workloads = || {
             let all = series(&registry).into_iter();
             all.filter(|series| series.contains("workloads{")).collect::<Vec<_>>()
@@ -448,8 +433,8 @@ mod tests {
         assert_eq!(workloads(), [""; 0]);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_page_of_metrics_has_each_of_them_and_no_other() {
+    #[test]
+    fn the_page_of_metrics_has_each_of_them_and_no_other() {
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut registry);
         count_each(&metrics);
@@ -473,7 +458,7 @@ mod tests {
         let record = json!({"resourceVersion": "1", "at": time, "since": time, "queues": [used]});
         let record = serde_json::from_value(record).unwrap();
         book.open(UsageLedger::restore(record, UsageResources::default()));
-        register(&mut registry, &cluster, &metrics, book).await;
+        register(&mut registry, &cluster, &metrics, book);
         let freshness = Freshness::default();
         let _pods = freshness.watch("pods", true);
         registry.register_collector(Box::new(freshness));

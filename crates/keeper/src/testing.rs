@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response, header::DATE};
+use http::{Method, Request, Response};
 use jiff::SignedDuration;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -18,10 +18,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_index::CeilingOptions;
 use tenure_policy::config::Config;
-use tenure_service::{
-    clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit,
-    readiness::ProcessReadiness,
-};
+use tenure_service::{clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit};
 use tenure_types::{keys, runai::QueueVersion, tensorstack::v1beta1};
 use tokio::time::Instant;
 
@@ -78,10 +75,7 @@ impl Server {
                 let body = body.collect_bytes().await.unwrap();
                 let sent = serde_json::from_slice(&body).unwrap_or_default();
                 let (status, body) = server.answer(&parts.method, parts.uri.path(), &sent).await;
-                let response = Response::builder()
-                    .status(status)
-                    .header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT")
-                    .header("content-type", "application/json");
+                let response = Response::builder().status(status).header("content-type", "application/json");
                 Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
             }
         });
@@ -220,19 +214,12 @@ pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
     }
 }
 
-/// Returns a clock that an API server has set.
-pub async fn clock_of(client: Client) -> ServerClock {
-    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
-    tokio::spawn(clock.clone().measure(client, readiness.awaiting("the time")));
-    readiness.ready().await;
-    clock
-}
-
 impl Keeper {
-    pub async fn new() -> Self {
+    pub fn new() -> Self {
         let server = Server::default();
+        let clock = ServerClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let config = Config::parse("noticeOnPods: true\nfloorOnPods: true").unwrap();
-        let handles = handles(server.client(), clock_of(server.client()).await, config);
+        let handles = handles(server.client(), clock, config);
         let keeper = Self { server, handles: Arc::new(handles) };
         keeper.set_ceiling("1m");
         keeper

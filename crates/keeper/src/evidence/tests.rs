@@ -6,8 +6,8 @@ use crate::testing::{Keeper, Server, terminating, until};
 mod histories;
 
 /// Has pods whose group names their queue.
-async fn members(failing: &str, count: usize) -> (EvidenceWriter, Server) {
-    let keeper = Keeper::new().await;
+fn members(failing: &str, count: usize) -> (EvidenceWriter, Server) {
+    let keeper = Keeper::new();
     let queue: v3alpha1::QueueSpec = serde_json::from_value(json!({"maxDuration": "1m"})).unwrap();
     keeper.handles.cluster.with(|index| index.apply_queue("short", &queue));
     keeper.add_pods(failing, count, &json!({"labels": null, "annotations": {"pod-group-name": "gang"}}));
@@ -29,7 +29,7 @@ async fn members(failing: &str, count: usize) -> (EvidenceWriter, Server) {
 #[tokio::test(start_paused = true)]
 async fn pods_whose_evidence_hangs_hold_up_no_other_namespace() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let (evidence, server) = members("hangs-", 40).await;
+    let (evidence, server) = members("hangs-", 40);
     let waited = until(evidence.run(&lead, &shutdown), server.written("fine-", 10)).await;
     assert!(waited <= Duration::from_secs(3), "{waited:?}");
 }
@@ -38,7 +38,7 @@ async fn pods_whose_evidence_hangs_hold_up_no_other_namespace() {
 async fn a_pod_that_could_not_be_annotated_is_tried_again_after_a_minute_or_an_hour_after_a_refusal() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     for (failing, minutes) in [("fails-", 1), ("refuses-", 60)] {
-        let (evidence, server) = members(failing, 1).await;
+        let (evidence, server) = members(failing, 1);
         let passed = sleep(Duration::from_secs(150 * minutes));
         until(evidence.run(&lead, &shutdown), passed).await;
         assert_eq!(server.writes(&format!("{failing}0")), 3, "{failing}");
@@ -49,7 +49,7 @@ async fn a_pod_that_could_not_be_annotated_is_tried_again_after_a_minute_or_an_h
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_after_all_tries() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let (evidence, server) = members("full-", 1).await;
+    let (evidence, server) = members("full-", 1);
     let events = &evidence.handles.events;
     let told = async {
         while events.clear().iter().all(|event| event.reason != EventReason::EvidenceRefused) {
@@ -67,7 +67,7 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_after_all_tries() {
 async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_at_the_next_try_once_its_group_is_gone() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     for is_replaced in [false, true] {
-        let (evidence, server) = members("full-", 1).await;
+        let (evidence, server) = members("full-", 1);
         let cluster = evidence.handles.cluster.clone();
         let deleted = async {
             server.written("full-0", 1).await;
@@ -90,7 +90,7 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_at_the_next_try_once
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_deleted_before_its_evidence_was_written_gets_it_or_has_its_grace_shortened() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let (evidence, server) = members("full-", 1).await;
+    let (evidence, server) = members("full-", 1);
     let keeper = Keeper { server: server.clone(), handles: Arc::clone(&evidence.handles) };
     let mut deleted = terminating();
     (deleted["labels"], deleted["annotations"]) = (json!(null), json!({"pod-group-name": "gang"}));
@@ -113,7 +113,7 @@ async fn a_pod_that_was_deleted_before_its_evidence_was_written_gets_it_or_has_i
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_even_if_it_needs_none_now_and_then() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let keeper = Keeper::new().await;
+    let keeper = Keeper::new();
     keeper.add_pod("full-0", "pod", &json!({"annotations": {"pod-group-name": "gang"}}));
     let Keeper { handles, server } = keeper;
     let cluster = handles.cluster.clone();
@@ -138,7 +138,7 @@ async fn a_pod_that_has_no_room_for_its_evidence_is_deleted_even_if_it_needs_non
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_run_nothing_ends_is_not_deleted_for_want_of_evidence() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let (evidence, server) = members("full-", 1).await;
+    let (evidence, server) = members("full-", 1);
     evidence.handles.cluster.with(|index| index.apply_queue("short", &v3alpha1::QueueSpec::default()));
     // by then it would have been deleted
     until(evidence.run(&lead, &shutdown), sleep(Duration::from_mins(6))).await;
@@ -150,7 +150,7 @@ async fn a_pod_whose_run_nothing_ends_is_not_deleted_for_want_of_evidence() {
 async fn a_pod_whose_controller_exempts_it_is_not_deleted_for_want_of_evidence_if_the_controller_exists() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     for (failing, exists) in [("full-daemons-", true), ("full-forged-", false)] {
-        let (evidence, server) = members(failing, 1).await;
+        let (evidence, server) = members(failing, 1);
         until(evidence.run(&lead, &shutdown), sleep(Duration::from_mins(30))).await;
         assert_eq!(server.0.lock().deleted.is_empty(), exists, "{failing}");
     }

@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_a_namespace_always_has_ends_due_the_workloads_of_others_show_the_end_of_their_runs() {
-        let keeper = Keeper::new().await;
+        let keeper = Keeper::new();
         let long = QueueSpec { max_duration: Some("9h".into()), ..QueueSpec::default() };
         keeper.handles.cluster.with(|index| index.apply_queue("long", &long));
         keeper.add_pod("busy", "busy-0", &json!({}));

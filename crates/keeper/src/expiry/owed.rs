@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_note_is_kept_while_its_object_cannot_be_read_unless_that_is_gone_or_forbidden_for_long() {
-        let keeper = Keeper::new().await;
+        let keeper = Keeper::new();
         let labels = json!({"scheduler.tensorstack.dev/queue": "typo"});
         let typo = json!({"labels": labels, "creationTimestamp": "2025-12-31T23:59:00Z"});
         for (namespace, pod) in [("fine-0", "a"), ("gone-0", "b"), ("unread-0", "c"), ("forbids-0", "d")] {
@@ -192,7 +192,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_one_namespace_fills_the_queue_users_of_others_learn_what_has_no_effect() {
-        let keeper = Keeper::new().await;
+        let keeper = Keeper::new();
         let pauser = pauser(&keeper);
         let events = &keeper.handles.events;
         events.extend((0..30_000).map(|number| event("many", &number.to_string())));

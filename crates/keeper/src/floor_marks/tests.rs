@@ -8,7 +8,7 @@ use crate::testing::{Keeper, until};
 async fn namespaces_whose_pods_can_not_be_written_hold_up_no_marks_in_another() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     for failing in ["fails-", "hangs-"] {
-        let keeper = Keeper::new().await;
+        let keeper = Keeper::new();
         let queue: v3alpha1::QueueSpec = serde_json::from_value(json!({"preemptMinRuntime": "1d"})).unwrap();
         keeper.handles.cluster.with(|index| index.apply_queue("careful", &queue));
         keeper.add_pods(failing, 40, &json!({"labels": {"kai.scheduler/queue": "careful"}}));

@@ -19,8 +19,8 @@ fn add(keeper: &Keeper, namespace: &str, name: &str) {
     keeper.handles.cluster.change(|index| index.apply_owner(SOURCE, &metadata));
 }
 
-async fn keeper() -> (Keeper, HandBackController) {
-    let keeper = Keeper::new().await;
+fn keeper() -> (Keeper, HandBackController) {
+    let keeper = Keeper::new();
     let handles = Arc::clone(&keeper.handles);
     // of a kind that any server has
     handles.cluster.shows(SOURCE, ApiResource::erase::<Pod>(&()));
@@ -29,7 +29,7 @@ async fn keeper() -> (Keeper, HandBackController) {
 
 #[tokio::test(start_paused = true)]
 async fn owners_whose_hand_back_hangs_or_fails_hold_up_no_other_namespace() {
-    let (keeper, controller) = keeper().await;
+    let (keeper, controller) = keeper();
     for number in 0..40 {
         for failing in ["hangs-0", "fails-0", "refuses-0", "stale-0"] {
             add(&keeper, failing, &format!("{failing}-{number}"));
@@ -46,7 +46,7 @@ async fn owners_whose_hand_back_hangs_or_fails_hold_up_no_other_namespace() {
 #[tokio::test(start_paused = true)]
 async fn a_hand_back_that_is_refused_or_meets_changes_is_tried_again_after_growing_waits() {
     for (failing, writes_per_try) in [("refuses-0", 1), ("stale-0", 4)] {
-        let (keeper, controller) = keeper().await;
+        let (keeper, controller) = keeper();
         add(&keeper, failing, "failing");
         let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
         until(controller.run(&lead, &shutdown), sleep(Duration::from_hours(1))).await;

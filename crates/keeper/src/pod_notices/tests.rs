@@ -5,8 +5,8 @@ use super::*;
 use crate::testing::{Keeper, Server, until};
 
 /// Has the pods that were added show an end.
-async fn notices(failing: &str) -> (PodNotices, Server) {
-    let keeper = Keeper::new().await;
+fn notices(failing: &str) -> (PodNotices, Server) {
+    let keeper = Keeper::new();
     keeper.add_pods(failing, 40, &json!({}));
     let Keeper { handles, server } = keeper;
     let notices = PodNotices { handles };
@@ -30,7 +30,7 @@ async fn notices(failing: &str) -> (PodNotices, Server) {
 async fn namespaces_whose_pods_can_not_be_written_hold_up_no_notice_in_another() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     for failing in ["fails-", "hangs-"] {
-        let (notices, server) = notices(failing).await;
+        let (notices, server) = notices(failing);
         let begun = Instant::now();
         let passed = async {
             server.written("fine-", 10).await;
@@ -47,7 +47,7 @@ async fn namespaces_whose_pods_can_not_be_written_hold_up_no_notice_in_another()
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_notice_was_refused_is_not_asked_again_before_the_next_notice() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let (notices, server) = notices("refuses-").await;
+    let (notices, server) = notices("refuses-");
     for round in 1..=2 {
         let passed = async {
             server.written("refuses-", 120).await;

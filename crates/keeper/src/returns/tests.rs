@@ -7,21 +7,18 @@ use std::{
     convert::Infallible,
 };
 
-use http::{Method, Request, Response, header::DATE};
+use http::{Method, Request, Response};
 use jiff::Timestamp;
 use kube::{Client, client::Body, core::ApiResource};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
-use tenure_service::work::PROMPT;
+use tenure_service::{clock::ServerClock, work::PROMPT};
 use tenure_types::tensorstack::v1beta1;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    cluster::ClusterState,
-    testing::{clock_of, handles},
-};
+use crate::{cluster::ClusterState, testing::handles};
 
 /// The watch that shows the Jobs.
 const SOURCE: u16 = 1;
@@ -102,10 +99,7 @@ impl Server {
             async move {
                 let (status, body) = server.answer(request.method(), request.uri().path()).await;
                 let body = body.to_string();
-                let response = Response::builder()
-                    .status(status)
-                    .header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT")
-                    .header("content-type", "application/json");
+                let response = Response::builder().status(status).header("content-type", "application/json");
                 Ok::<_, Infallible>(response.body(Body::from(body.into_bytes())).unwrap())
             }
         });
@@ -206,8 +200,8 @@ impl Server {
     }
 }
 
-async fn requeuer(server: &Server) -> Requeuer {
-    let clock = clock_of(server.client()).await;
+fn requeuer(server: &Server) -> Requeuer {
+    let clock = ServerClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let handles = Arc::new(handles(server.client(), clock, Config::default()));
     handles.cluster.with(|index| {
         let queue = v1beta1::QueueSpec::default();
@@ -222,7 +216,7 @@ async fn requeuer(server: &Server) -> Requeuer {
 #[tokio::test(start_paused = true)]
 async fn owners_whose_return_hangs_hold_up_no_other_namespace() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     for number in 0..60 {
         let namespace = ["hangs-a", "hangs-b", "hangs-c"][number % 3];
         // in the queue of the healthy one, and before it
@@ -245,7 +239,7 @@ async fn owners_whose_return_hangs_hold_up_no_other_namespace() {
 #[tokio::test(start_paused = true)]
 async fn owners_of_a_queue_come_back_in_their_order_and_queues_side_by_side() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     for number in 0..20 {
         for queue in ["a", "b"] {
             let namespace = ["fine-x", "fine-y"][number as usize % 2];
@@ -275,7 +269,7 @@ async fn owners_of_a_queue_come_back_in_their_order_and_queues_side_by_side() {
 #[tokio::test(start_paused = true)]
 async fn records_that_a_tenant_forges_in_a_neighbours_queue_delay_its_returns_by_one_try_each() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     let (forged, own) = (200, 10);
     for number in 0..forged {
         let fate = [Fate::Foreign, Fate::Refused, Fate::Resumed][number % 3];
@@ -314,7 +308,7 @@ async fn first_tries_of_a_queue_are_in_order_over_all_namespaces_and_each_begins
             usize::try_from((state >> 33) % below).unwrap()
         };
         let server = Server::default();
-        let requeuer = requeuer(&server).await;
+        let requeuer = requeuer(&server);
         let mut job = |number: u32| {
             let namespace = ["w", "x", "y", "z"][random(4)];
             let fates =
@@ -362,7 +356,7 @@ async fn first_tries_of_a_queue_are_in_order_over_all_namespaces_and_each_begins
 #[tokio::test(start_paused = true)]
 async fn a_second_refusal_in_a_row_draws_an_event_and_waits_grow() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     let job = Waiting { fate: Fate::Refused, ..waiting("fine", "job".into(), "a", 0) };
     server.add(&requeuer.handles.cluster, &job);
     let shutdown = CancellationToken::new();
@@ -388,7 +382,7 @@ async fn a_second_refusal_in_a_row_draws_an_event_and_waits_grow() {
 #[tokio::test(start_paused = true)]
 async fn at_the_end_returns_that_are_under_way_are_finished_and_no_other_begins() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     for number in 0..20 {
         server.add(&requeuer.handles.cluster, &waiting("fine", format!("job-{number:02}"), "queue", number));
     }
@@ -422,7 +416,7 @@ fn add_with_pod(server: &Server, cluster: &ClusterState) {
 #[tokio::test(start_paused = true)]
 async fn the_record_of_a_job_that_runs_again_goes_while_it_has_pods_though_its_time_has_come() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     let cluster = &requeuer.handles.cluster;
     add_with_pod(&server, cluster);
     server.0.lock().jobs.get_mut("fine/jobs/job").unwrap().0["spec"]["suspend"] = json!(false);
@@ -436,7 +430,7 @@ async fn the_record_of_a_job_that_runs_again_goes_while_it_has_pods_though_its_t
 #[tokio::test(start_paused = true)]
 async fn a_record_that_was_only_checked_delays_no_return_and_a_check_resumes_nothing() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     let cluster = &requeuer.handles.cluster;
     add_with_pod(&server, cluster);
     let queue = WorkQueue::default();
@@ -466,7 +460,7 @@ async fn a_record_that_was_only_checked_delays_no_return_and_a_check_resumes_not
 #[tokio::test(start_paused = true)]
 async fn a_return_that_the_clock_shows_too_early_after_all_is_tried_again_soon() {
     let server = Server::default();
-    let requeuer = requeuer(&server).await;
+    let requeuer = requeuer(&server);
     let cluster = &requeuer.handles.cluster;
     server.add(cluster, &waiting("fine", "job".into(), "a", 7));
     let metadata = {

@@ -4,8 +4,8 @@ use super::*;
 use crate::testing::{Keeper, until};
 
 /// A keeper with a pod of a group in a namespace.
-async fn with_group(namespace: &str) -> Keeper {
-    let keeper = Keeper::new().await;
+fn with_group(namespace: &str) -> Keeper {
+    let keeper = Keeper::new();
     show(&keeper, namespace, 1);
     keeper.add_pod(namespace, "first", &in_group());
     keeper
@@ -49,7 +49,7 @@ async fn stamp(keeper: &Keeper, stamps: &Stamps, namespace: &str, every: Duratio
 #[tokio::test(start_paused = true)]
 async fn a_stamp_that_can_not_be_written_is_tried_ever_later_whatever_else_changes() {
     for namespace in ["fails-0", "drops-0"] {
-        let keeper = with_group(namespace).await;
+        let keeper = with_group(namespace);
         let stamps = stamps(&keeper);
         let writes =
             stamp(&keeper, &stamps, namespace, Duration::from_secs(1), Duration::from_mins(30)).await;
@@ -59,7 +59,7 @@ async fn a_stamp_that_can_not_be_written_is_tried_ever_later_whatever_else_chang
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_stamp_waits_for_the_next_version_at_most_for_a_while() {
-    let keeper = with_group("stale-0").await;
+    let keeper = with_group("stale-0");
     let stamps = stamps(&keeper);
     let minute = Duration::from_mins(1);
     let writes = stamp(&keeper, &stamps, "stale-0", minute, minute).await;
@@ -70,7 +70,7 @@ async fn a_stale_stamp_waits_for_the_next_version_at_most_for_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stamp_that_a_user_removes_again_and_again_comes_back_ever_later_until_another_run() {
-    let keeper = with_group("fine-0").await;
+    let keeper = with_group("fine-0");
     let stamps = stamps(&keeper);
     let every = Duration::from_millis(200);
     let writes = stamp(&keeper, &stamps, "fine-0", every, Duration::from_secs(4)).await;
@@ -85,7 +85,7 @@ async fn a_stamp_that_a_user_removes_again_and_again_comes_back_ever_later_until
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_writes_nothing() {
-    let mut keeper = with_group("fine-0").await;
+    let mut keeper = with_group("fine-0");
     Arc::get_mut(&mut keeper.handles).unwrap().dry_run = true;
     let stamps = stamps(&keeper);
     let writes = stamp(&keeper, &stamps, "fine-0", Duration::from_secs(1), Duration::from_mins(1)).await;

@@ -8,7 +8,7 @@ fn terminations(keeper: &Keeper) -> Terminations {
 
 #[tokio::test(start_paused = true)]
 async fn pods_whose_deletion_hangs_hold_up_no_other_namespace_and_each_has_its_turn() {
-    let keeper = Keeper::new().await;
+    let keeper = Keeper::new();
     keeper.add_pods("hangs-", 40, &terminating());
     let (terminations, lead, shutdown) =
         (terminations(&keeper), Leadership::always(), CancellationToken::new());
@@ -20,7 +20,7 @@ async fn pods_whose_deletion_hangs_hold_up_no_other_namespace_and_each_has_its_t
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_may_terminate_for_longer_when_its_turn_has_come_is_not_shortened() {
-    let keeper = Keeper::new().await;
+    let keeper = Keeper::new();
     keeper.add_pods("fine-1", 40, &terminating());
     let (terminations, lead, shutdown) =
         (terminations(&keeper), Leadership::always(), CancellationToken::new());
@@ -37,7 +37,7 @@ async fn a_pod_that_may_terminate_for_longer_when_its_turn_has_come_is_not_short
 
 #[tokio::test(start_paused = true)]
 async fn at_the_end_calls_under_way_are_finished_and_no_other_begins() {
-    let keeper = Keeper::new().await;
+    let keeper = Keeper::new();
     keeper.add_pods("fine-1", 40, &terminating());
     let (terminations, lead, shutdown) =
         (terminations(&keeper), Leadership::always(), CancellationToken::new());

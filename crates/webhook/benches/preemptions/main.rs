@@ -24,18 +24,17 @@ use axum::{
     Router,
     body::Bytes,
     extract::DefaultBodyLimit,
-    http::{Request, Response, StatusCode, header::CONTENT_TYPE, header::DATE, header::HOST},
+    http::{Request, StatusCode, header::CONTENT_TYPE, header::HOST},
     routing::post,
 };
 use cluster::{CANDIDATES, Form, PODS_PER_NODE, Sort, VICTIMS};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use kube::client::Body;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tenure_certs::Authority;
-use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
+use tenure_service::clock::ServerClock;
 use tenure_webhook::{ClusterView, Extender, Metrics, Placement, scheduler_router};
 use tls::{Server, connect, eventually};
 
@@ -138,7 +137,7 @@ async fn main() -> anyhow::Result<()> {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let is_wanted = |title: &str| filter.as_ref().is_none_or(|filter| title.contains(filter));
 
-    let webhook = webhook(placed, directory.path()).await;
+    let webhook = webhook(placed, directory.path());
     let all = [Sort::Kept, Sort::Substituted, Sort::Dropped];
     for (what, sorts) in [
         (MIXED, &all[..]),
@@ -175,7 +174,7 @@ async fn main() -> anyhow::Result<()> {
     let title = format!("{LARGER} times the nodes and candidates: {MIXED}, uids");
     if is_wanted(&title) {
         println!();
-        let larger = self::webhook(placement(&large), directory.path()).await;
+        let larger = self::webhook(placement(&large), directory.path());
         let [some, more] = [&scale, &large].map(|scale| scale.candidates(&all));
         let asked_less = asked(&webhook, Form::Uids, &some, &scale, &authority).await?;
         let asked_more = asked(&larger, Form::Uids, &more, &large, &authority).await?;
@@ -192,8 +191,8 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Starts a webhook that knows these pods.
-async fn webhook(placement: Placement, certificates: &Path) -> Server {
-    serve(scheduler_router(Some(extender(placement).await), metrics()), certificates)
+fn webhook(placement: Placement, certificates: &Path) -> Server {
+    serve(scheduler_router(Some(extender(placement)), metrics()), certificates)
 }
 
 /// Asks about candidates for the first time, and checks the answer.
@@ -250,27 +249,13 @@ fn placement(scale: &Scale) -> Placement {
     placement
 }
 
-async fn extender(placement: Placement) -> Extender {
-    let (clock, queues) = (clock().await, cluster::queues());
+fn extender(placement: Placement) -> Extender {
+    let (clock, queues) = (ServerClock::starting_at(cluster::now()), cluster::queues());
     Extender::new(ClusterView { placement, queues, clock, ..ClusterView::default() }, metrics())
 }
 
 fn metrics() -> Metrics {
     Metrics::register(&mut Registry::default())
-}
-
-/// A clock that has heard the time from an API server.
-async fn clock() -> ServerClock {
-    let date = cluster::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-    let service = tower::service_fn(move |_: Request<Body>| {
-        let answer = Response::builder().header(DATE, &date).body(Body::empty());
-        async move { answer }
-    });
-    let client = kube::Client::new(service, "default");
-    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
-    tokio::spawn(clock.clone().measure(client, readiness.awaiting("the time")));
-    readiness.ready().await;
-    clock
 }
 
 fn introduce() {

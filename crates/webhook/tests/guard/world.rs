@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use axum::{
     Router,
     body::Body,
-    http::{Request, Response, StatusCode, header::DATE},
+    http::{Request, StatusCode},
 };
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -24,22 +24,7 @@ pub const SCHEDULER: &str = "system:kube-scheduler";
 /// The API server's time when the tests begin.
 pub const NOW: &str = "2026-01-01T01:00:00Z";
 
-static CLOCK: LazyLock<ServerClock> = LazyLock::new(|| std::thread::spawn(measured).join().unwrap());
-
-#[tokio::main(flavor = "current_thread")]
-async fn measured() -> ServerClock {
-    let date = now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-    let service = tower::service_fn(move |_: Request<kube::client::Body>| {
-        let answer = Response::builder().header(DATE, &date).body(kube::client::Body::empty());
-        async move { answer }
-    });
-    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
-    let measured = readiness.awaiting("the time");
-    tokio::time::pause();
-    tokio::spawn(clock.clone().measure(kube::Client::new(service, "default"), measured));
-    readiness.ready().await;
-    clock
-}
+static CLOCK: LazyLock<ServerClock> = LazyLock::new(|| ServerClock::starting_at(now()));
 
 pub fn now() -> Timestamp {
     NOW.parse().unwrap()
