@@ -132,7 +132,7 @@ impl Args {
     }
 
     /// Builds the handles that all controllers share.
-    fn handles(
+    pub(crate) fn handles(
         &self,
         client: Client,
         (cluster, clock, gate): (ClusterState, ServerClock, FreshnessGate),

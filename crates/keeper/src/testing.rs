@@ -5,27 +5,24 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     future::pending,
-    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
 
+use clap::Parser;
 use http::{Method, Request, Response};
-use jiff::SignedDuration;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_index::CeilingOptions;
 use tenure_policy::config::Config;
-use tenure_service::{clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit};
-use tenure_types::{keys, runai::QueueVersion, tensorstack::v1beta1};
+use tenure_service::{clock::ServerClock, leadership::Leadership, readiness::ProcessReadiness};
+use tenure_types::{keys, tensorstack::v1beta1};
 use tokio::time::Instant;
 
 use crate::{
-    api::ObjectClient, cluster::ClusterState, config::Configure, events::EventQueue,
-    extensions::OpenExtensions, gate::FreshnessGate, handles::Handles, ledger::UsageBook, messages::Messages,
-    metrics::Metrics, pod_notices::NotifiedWorkloads, queues::QueueReader, status::Statuses,
+    Args, cluster::ClusterState, config::Configure, gate::FreshnessGate, handles::Handles, metrics::Metrics,
 };
 
 /// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
@@ -182,36 +179,12 @@ pub struct Keeper {
 
 /// Creates the handles of a keeper that leads.
 pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
+    let flags = ["tenure-keeper", "--writes-per-second=10000", "--burst=10000", "--max-termination-grace=1h"];
     let cluster = ClusterState::new(CeilingOptions::default());
     let (_, config) = Configure::new(config, cluster.clone());
     let metrics = Metrics::register(&mut Registry::default());
-    let messages = Messages::new(config.clone(), clock.clone(), metrics.clone());
-    let many = NonZeroU32::new(10_000).unwrap();
-    Handles {
-        objects: ObjectClient::new(client.clone()),
-        queues: QueueReader::new(client.clone(), &cluster, QueueVersion::V3alpha1, "t9k-system".into()),
-        client,
-        gate: FreshnessGate {
-            freshness: Freshness::default(),
-            lead: Leadership::always(),
-            max_staleness: Duration::MAX,
-        },
-        events: EventQueue::new(metrics.clone(), cluster.outbox.clone(), messages.clone()),
-        messages,
-        cluster,
-        statuses: Statuses::default(),
-        extensions: OpenExtensions::default(),
-        clock,
-        config,
-        metrics,
-        usage: UsageBook::default(),
-        notified_workloads: NotifiedWorkloads::default(),
-        announcements: write_limit(many, many),
-        longest_termination: SignedDuration::from_hours(1),
-        writes_per_second: many,
-        burst: many,
-        dry_run: false,
-    }
+    let gate = FreshnessGate::new(&ProcessReadiness::default(), &Leadership::always(), Duration::MAX);
+    Args::try_parse_from(flags).unwrap().handles(client, (cluster, clock, gate), config, metrics)
 }
 
 impl Keeper {
