@@ -35,9 +35,9 @@ use tracing::warn;
 pub use act_events::events_of;
 pub use conflicts::ConflictRetries;
 pub use failure::{ActionFailure, is_late};
-pub use kept::{ExemptOwners, ListedExtensions};
 
 use gather::CaseWork;
+use kept::{ExemptOwners, ListedExtensions};
 
 use crate::{
     api::UncertainWrite, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit,
@@ -47,13 +47,13 @@ use crate::{
 pub struct Pauser {
     pub handles: Arc<Handles>,
     /// The limit of pauses and deletions.
-    pub limit: WriteLimit,
+    limit: WriteLimit,
     /// The pods that the keeper may act on.
-    pub scope: Scope,
+    scope: Scope,
     /// The owners of pods that are exempt by priority, as they were a moment ago.
-    pub exempt_owners: Mutex<ExemptOwners>,
+    exempt_owners: Mutex<ExemptOwners>,
     /// The granted extensions of namespaces, as they were a moment ago.
-    pub extensions: Mutex<ListedExtensions>,
+    extensions: Mutex<ListedExtensions>,
 }
 
 /// The act that was done, or the reason why none was, with the events to write about it.
@@ -109,6 +109,12 @@ impl ActResult {
 }
 
 impl Pauser {
+    /// Creates a pauser with a write limit of its own.
+    pub fn new(handles: Arc<Handles>, scope: Scope) -> Self {
+        let (exempt_owners, extensions) = Default::default();
+        Self { limit: handles.limit(), handles, scope, exempt_owners, extensions }
+    }
+
     /// Acts on a batch, and returns what was done. An owner that other writers keep changing is
     /// read again a few times, but not for an eviction that isn't late.
     pub async fn act(&self, batch: &DueBatch) -> Result<ActResult, ActionFailure> {

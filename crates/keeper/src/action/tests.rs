@@ -268,8 +268,7 @@ fn pauser(server: &Server) -> Pauser {
     let handles = Arc::new(testing::handles(server.client(), clock, Config::default()));
     let demo: v1beta1::QueueSpec = serde_json::from_value(json!({"maxDuration": "1s"})).unwrap();
     handles.cluster.with(|index| index.apply_queue("demo", &demo));
-    let (exempt_owners, extensions) = Default::default();
-    Pauser { limit: handles.limit(), handles, scope: Scope::default(), exempt_owners, extensions }
+    Pauser::new(handles, Scope::default())
 }
 
 /// Returns the handles to change.

@@ -128,7 +128,6 @@ impl ExpiryController {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
     use serde_json::json;
     use tenure_policy::expiry::Scope;
     use tenure_types::tensorstack::v1beta1::QueueSpec;
@@ -150,13 +149,7 @@ mod tests {
             keeper.add_pod(&format!("fine-{number}"), &format!("fine-{number}-0"), &labels);
         }
         let Keeper { handles, server } = keeper;
-        let pauser = Pauser {
-            handles: handles.clone(),
-            limit: handles.limit(),
-            scope: Scope::default(),
-            exempt_owners: Mutex::default(),
-            extensions: Mutex::default(),
-        };
+        let pauser = Pauser::new(handles.clone(), Scope::default());
         let (ends, notices) = (WorkQueue::default(), WorkQueue::default());
         let expiry = ExpiryController { handles, pauser, ends, notices };
         until(expiry.show_ends(&CancellationToken::new()), server.written("fine-", 10)).await;

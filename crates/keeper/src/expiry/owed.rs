@@ -143,6 +143,7 @@ mod tests {
 
     use jiff::SignedDuration;
     use serde_json::json;
+    use tenure_policy::expiry::Scope;
     use tenure_types::keys;
     use tokio::time::timeout;
 
@@ -150,9 +151,7 @@ mod tests {
     use crate::{events::record::tests::event, testing::Keeper};
 
     fn pauser(keeper: &Keeper) -> Pauser {
-        let (scope, exempt_owners, extensions) = Default::default();
-        let (handles, limit) = (Arc::clone(&keeper.handles), keeper.handles.limit());
-        Pauser { handles, limit, scope, exempt_owners, extensions }
+        Pauser::new(Arc::clone(&keeper.handles), Scope::default())
     }
 
     #[tokio::test(start_paused = true)]

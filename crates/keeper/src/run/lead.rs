@@ -75,8 +75,7 @@ impl Args {
     /// Runs the controllers of expiries and of stamps until `shutdown`. A dry run has them, too.
     async fn act(&self, scope: Scope, shared: &Arc<Handles>, shutdown: &CancellationToken) {
         let (lead, handles) = (&shared.gate.lead, || Arc::clone(shared));
-        let (limit, (exempt_owners, extensions)) = (shared.limit(), Default::default());
-        let pauser = Pauser { handles: handles(), limit, scope, exempt_owners, extensions };
+        let pauser = Pauser::new(handles(), scope);
         let limits = limits(self.threadiness, shared.writes_per_second);
         let (ends, notices) = (WorkQueue::new(limits), WorkQueue::new(limits));
         let expiry = ExpiryController { handles: handles(), pauser, ends, notices };
