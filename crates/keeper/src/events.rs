@@ -131,12 +131,11 @@ fn is_same(found: &WholeObject, event: &Event) -> bool {
 mod tests {
     use std::{
         collections::{HashMap, hash_map::Entry},
-        convert::Infallible,
+        future::ready,
         sync::Arc,
     };
 
-    use http::{Method, Request, Response};
-    use kube::client::Body;
+    use http::Method;
     use parking_lot::Mutex;
     use serde_json::json;
     use tenure_policy::{
@@ -149,7 +148,7 @@ mod tests {
     };
 
     use super::{record::tests::event_record, *};
-    use crate::action::events_of;
+    use crate::{action::events_of, testing::client};
 
     /// An API server that keeps events by name. Before each of the first `taken` creations, another
     /// user takes the name.
@@ -164,42 +163,34 @@ mod tests {
         conflicts: usize,
     ) -> Client {
         let (kept, left) = (Arc::clone(kept), Arc::new(Mutex::new((taken, conflicts))));
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (kept, left) = (Arc::clone(&kept), Arc::clone(&left));
-            async move {
-                let path = request.uri().path().to_owned();
-                let is_creation = request.method() == Method::POST;
-                let body = request.into_body().collect_bytes().await.unwrap_or_default();
-                let (mut kept, mut left) = (kept.lock(), left.lock());
-                let (taken, conflicts) = &mut *left;
-                let (status, answer) = if is_creation && *conflicts > 0 {
-                    *conflicts -= 1;
-                    (409, json!({"status": "Failure", "message": "no", "reason": "Conflict", "code": 409}))
-                } else if is_creation {
-                    let mut event: Value = serde_json::from_slice(&body).unwrap();
-                    let name = event["metadata"]["name"].as_str().unwrap().to_owned();
-                    if *taken > 0 {
-                        *taken -= 1;
-                        let late = "9999-12-31T23:59:59.000000Z";
-                        let metadata = json!({"name": name, "uid": name, "managedFields": [{"time": late}]});
-                        let foreign = json!({"metadata": metadata, "eventTime": late, "note": "x"});
-                        kept.insert(name.clone(), foreign);
-                    }
-                    event["metadata"]["uid"] = json!(name);
-                    let exists = json!({"status": "Failure", "message": "exists", "reason": "AlreadyExists", "code": 409});
-                    match kept.entry(name) {
-                        Entry::Occupied(_) => (409, exists),
-                        Entry::Vacant(free) => (201, free.insert(event).clone()),
-                    }
-                } else {
-                    let name = path.rsplit('/').next().unwrap_or_default();
-                    (200, kept.get(name).cloned().unwrap_or_default())
-                };
-                let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
-            }
-        });
-        Client::new(service, "default")
+        client(move |head, mut event| {
+            let is_creation = head.method == Method::POST;
+            let (mut kept, mut left) = (kept.lock(), left.lock());
+            let (taken, conflicts) = &mut *left;
+            ready(if is_creation && *conflicts > 0 {
+                *conflicts -= 1;
+                (409, json!({"status": "Failure", "message": "no", "reason": "Conflict", "code": 409}))
+            } else if is_creation {
+                let name = event["metadata"]["name"].as_str().unwrap().to_owned();
+                if *taken > 0 {
+                    *taken -= 1;
+                    let late = "9999-12-31T23:59:59.000000Z";
+                    let metadata = json!({"name": name, "uid": name, "managedFields": [{"time": late}]});
+                    let foreign = json!({"metadata": metadata, "eventTime": late, "note": "x"});
+                    kept.insert(name.clone(), foreign);
+                }
+                event["metadata"]["uid"] = json!(name);
+                let exists =
+                    json!({"status": "Failure", "message": "exists", "reason": "AlreadyExists", "code": 409});
+                match kept.entry(name) {
+                    Entry::Occupied(_) => (409, exists),
+                    Entry::Vacant(free) => (201, free.insert(event).clone()),
+                }
+            } else {
+                let name = head.uri.path().rsplit('/').next().unwrap_or_default();
+                (200, kept.get(name).cloned().unwrap_or_default())
+            })
+        })
     }
 
     #[tokio::test]

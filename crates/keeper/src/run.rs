@@ -245,13 +245,12 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::future::ready;
 
-    use http::{Request, Response};
-    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::client;
 
     #[tokio::test]
     async fn a_namespace_without_queues_of_t9k_is_noticed_where_the_cluster_has_the_kind() {
@@ -265,12 +264,9 @@ mod tests {
             (200, list(json!([{"metadata": {"name": "demo", "namespace": "t9k-system"}}])), false),
             (404, absent, false),
         ] {
-            let text = body.to_string();
-            let service = tower::service_fn(move |_: Request<Body>| {
-                let response = Response::builder().status(code).body(Body::from(text.clone().into_bytes()));
-                async move { Ok::<_, Infallible>(response.unwrap()) }
-            });
-            assert_eq!(lacks_queues(Client::new(service, "default"), "t9k-system").await, expected, "{body}");
+            let answer = body.clone();
+            let client = client(move |_, _| ready((code, answer.clone())));
+            assert_eq!(lacks_queues(client, "t9k-system").await, expected, "{body}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::Parser;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, request::Parts};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -62,21 +62,31 @@ fn failure(code: u16) -> Value {
     json!({"kind": "Status", "status": "Failure", "message": "no", "code": code})
 }
 
+/// Returns the client of an API server. `answer` gets the head and the JSON of a request, and returns a status and JSON.
+pub fn client<A: Future<Output = (u16, Value)> + Send + 'static>(
+    answer: impl Fn(Parts, Value) -> A + Clone + Send + 'static,
+) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let answered = answer(head, serde_json::from_slice(&body).unwrap_or_default());
+            let (status, body) = answered.await;
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
 impl Server {
     pub fn client(&self) -> Client {
         let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
+        client(move |head, sent| {
             let server = server.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect_bytes().await.unwrap();
-                let sent = serde_json::from_slice(&body).unwrap_or_default();
-                let (status, body) = server.answer(&parts.method, parts.uri.path(), &sent).await;
-                let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
-            }
-        });
-        Client::new(service, "default")
+            async move { server.answer(&head.method, head.uri.path(), &sent).await }
+        })
     }
 
     async fn answer(&self, method: &Method, path: &str, sent: &Value) -> (u16, Value) {

@@ -83,51 +83,41 @@ impl ObjectClient {
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, sync::Arc};
+    use std::{future::ready, sync::Arc};
 
-    use http::{Request, Response};
-    use kube::{Client, client::Body};
+    use kube::Client;
     use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
+    use crate::testing::client;
 
     /// An API server that serves Deployments in apps/v1, and notes each path that is asked for.
     fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
         let asked = Arc::clone(asked);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let path = request.uri().path().to_owned();
-            asked.lock().push(path.clone());
-            async move {
-                let version = json!({"groupVersion": "apps/v1", "version": "v1"});
-                let group = json!({"name": "apps", "versions": [version], "preferredVersion": version});
-                let deployments = json!({
-                    "name": "deployments", "singularName": "", "kind": "Deployment", "namespaced": true, "verbs": ["get"],
-                });
-                let (status, body) = match path.as_str() {
-                    "/apis" => (200, json!({"kind": "APIGroupList", "groups": [group]})),
-                    "/apis/apps/v1" => (
-                        200,
-                        json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [deployments]}),
-                    ),
-                    "/apis/apps/v1/namespaces/ns/deployments/web" => (
-                        200,
-                        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}),
-                    ),
-                    "/apis/apps/v1/namespaces/ns/deployments/secret" => (
-                        403,
-                        json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}),
-                    ),
-                    _ => (
-                        404,
-                        json!({"status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
-                    ),
-                };
-                let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
-            }
-        });
-        Client::new(service, "default")
+        client(move |head, _| {
+            let path = head.uri.path();
+            asked.lock().push(path.to_owned());
+            let version = json!({"groupVersion": "apps/v1", "version": "v1"});
+            let group = json!({"name": "apps", "versions": [version], "preferredVersion": version});
+            let deployments = json!({
+                "name": "deployments", "singularName": "", "kind": "Deployment", "namespaced": true, "verbs": ["get"],
+            });
+            ready(match path {
+                "/apis" => (200, json!({"kind": "APIGroupList", "groups": [group]})),
+                "/apis/apps/v1" => (
+                    200,
+                    json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [deployments]}),
+                ),
+                "/apis/apps/v1/namespaces/ns/deployments/web" => {
+                    (200, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}))
+                }
+                "/apis/apps/v1/namespaces/ns/deployments/secret" => {
+                    (403, json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}))
+                }
+                _ => (404, json!({"status": "Failure", "code": 404, "reason": "NotFound", "message": "no"})),
+            })
+        })
     }
 
     fn deployment(version: &str, name: &str) -> OwnerReference {

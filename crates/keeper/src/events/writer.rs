@@ -120,14 +120,12 @@ async fn is_deleted(objects: &ObjectClient, event: &EventRecord) -> Result<bool,
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use http::{Method, Request, Response};
+    use http::Method;
     use jiff::Timestamp;
     use k8s_openapi::api::core::v1::ObjectReference;
-    use kube::{Client, client::Body};
+    use kube::Client;
     use parking_lot::Mutex;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tenure_policy::config::Config;
     use tenure_service::clock::ServerClock;
     use tokio::time::{Instant, timeout};
@@ -135,7 +133,7 @@ mod tests {
     use super::*;
     use crate::{
         events::{DELETING, EventCause, record::tests::event},
-        testing::handles,
+        testing::{client, handles},
     };
 
     /// The events that an API server took: when, and the names of their objects.
@@ -144,11 +142,10 @@ mod tests {
     /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes the events of
     /// others. It has the pods `there`, `going` and `other`, of which the last was created again, and fails to read `broken-…`.
     fn server(taken: Taken) -> Client {
-        let service = tower::service_fn(move |request: Request<Body>| {
+        client(move |head, event| {
             let taken = Arc::clone(&taken);
             async move {
-                let (parts, body) = request.into_parts();
-                let path = parts.uri.path();
+                let path = head.uri.path();
                 let pod = |name: &str, uid: &str, deleted: Option<&str>| {
                     let metadata = json!({"name": name, "uid": uid, "deletionTimestamp": deleted});
                     (200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}))
@@ -160,7 +157,7 @@ mod tests {
                         json!({"kind": kind, "apiVersion": "v1", "status": status, "code": code, "reason": reason, "message": message}),
                     )
                 };
-                let (status, body) = if parts.method == Method::GET {
+                if head.method == Method::GET {
                     match path.rsplit('/').next().unwrap() {
                         "there" => pod("there", "there", None),
                         "going" => pod("going", "going", Some("2026-01-02T03:04:05Z")),
@@ -173,17 +170,12 @@ mod tests {
                 } else if path.contains("/hangs-") {
                     std::future::pending().await
                 } else {
-                    let body = body.collect_bytes().await.unwrap();
-                    let event: Value = serde_json::from_slice(&body).unwrap();
                     let name = event["regarding"]["name"].as_str().unwrap_or_default().to_owned();
                     taken.lock().push((Instant::now(), name));
                     (201, json!({"metadata": {}, "eventTime": null}))
-                };
-                let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+                }
             }
-        });
-        Client::new(service, "default")
+        })
     }
 
     fn writer(taken: &Taken) -> EventWriter {

@@ -1,10 +1,10 @@
 //! The statuses and the events of Extensions whose users have written anything in place of names.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::convert::Infallible;
+use std::future::ready;
 
-use http::{Method, Request, Response};
-use kube::{Client, CustomResourceExt, client::Body};
+use http::Method;
+use kube::CustomResourceExt;
 use tenure_policy::{config::Config, reason::EventReason};
 use tenure_service::{clock::ServerClock, watch::Store};
 use tenure_types::runai::v3alpha1::QueueSpec;
@@ -55,34 +55,26 @@ fn controller() -> ExtensionController {
 
 /// The same, with this answer to a read of the Job.
 fn controller_with(job: (u16, Value)) -> ExtensionController {
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let job = job.clone();
-        async move {
-            let (is_read, asked) = (request.method() == Method::GET, request.uri().path().to_owned());
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let message = patch["status"]["message"].as_str().unwrap_or_default();
-            let (status, answer) = if asked == "/apis/batch/v1" {
-                let jobs = json!({"name": "jobs", "singularName": "", "kind": "Job", "namespaced": true, "verbs": ["get"]});
-                (200, json!({"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": [jobs]}))
-            } else if asked.ends_with("/jobs/train") {
-                job
-            } else if is_read {
-                let queue = json!({"metadata": {"name": "q"}, "spec": queue(ALLOWED)});
-                (200, json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [queue]}))
-            } else if message.chars().count() as u64 > longest_message() {
-                (422, json!({"kind": "Status", "status": "Failure", "message": "too long", "code": 422}))
-            } else {
-                let mut object = json!(extension("train", "job", &json!({})));
-                json_patch::merge(&mut object, &patch);
-                (200, object)
-            };
-            let response = Response::builder().status(status).header("content-type", "application/json");
-            Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
-        }
+    let client = testing::client(move |head, patch| {
+        let message = patch["status"]["message"].as_str().unwrap_or_default();
+        ready(if head.uri.path() == "/apis/batch/v1" {
+            let jobs = json!({"name": "jobs", "singularName": "", "kind": "Job", "namespaced": true, "verbs": ["get"]});
+            (200, json!({"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": [jobs]}))
+        } else if head.uri.path().ends_with("/jobs/train") {
+            job.clone()
+        } else if head.method == Method::GET {
+            let queue = json!({"metadata": {"name": "q"}, "spec": queue(ALLOWED)});
+            (200, json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": [queue]}))
+        } else if message.chars().count() as u64 > longest_message() {
+            (422, json!({"kind": "Status", "status": "Failure", "message": "too long", "code": 422}))
+        } else {
+            let mut object = json!(extension("train", "job", &json!({})));
+            json_patch::merge(&mut object, &patch);
+            (200, object)
+        })
     });
     let clock = ServerClock::starting_at("2026-01-01T00:00:10Z".parse().unwrap());
-    let handles = testing::handles(Client::new(service, "default"), clock, Config::default());
+    let handles = testing::handles(client, clock, Config::default());
     ExtensionController { limit: handles.limit(), handles: Arc::new(handles) }
 }
 

@@ -198,26 +198,25 @@ impl DeviceReader {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+    use std::{collections::BTreeMap, future::ready, sync::Arc};
 
-    use http::{Request, Response};
-    use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing;
 
     /// An API server with a claim that has two devices, and one that isn't allocated. It notes what is asked.
     fn client(asked: &Arc<Mutex<Vec<String>>>) -> Client {
         let asked = Arc::clone(asked);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        testing::client(move |head, _| {
+            let name = head.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
             let object = |spec: Value, status: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec, "status": status});
             let requests =
                 json!({"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "class"}}]}});
             let results =
                 json!({"allocation": {"devices": {"results": [{"request": "gpu"}, {"request": "gpu"}]}}});
-            let (status, body) = match name.as_str() {
+            let answer = match name.as_str() {
                 "class" => (200, object(json!({"extendedResourceName": "nvidia.com/gpu"}), Value::Null)),
                 "allocated" => (200, object(requests, results)),
                 "waiting" => (200, object(requests, json!({}))),
@@ -227,12 +226,8 @@ mod tests {
                 ),
             };
             asked.lock().push(name);
-            async move {
-                let response = Response::builder().status(status);
-                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
-            }
-        });
-        Client::new(service, "ns")
+            ready(answer)
+        })
     }
 
     fn pod(claims: &[&str]) -> PodWithRoom {

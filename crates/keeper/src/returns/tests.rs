@@ -4,12 +4,11 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
 };
 
-use http::{Method, Request, Response};
+use http::Method;
 use jiff::Timestamp;
-use kube::{Client, client::Body, core::ApiResource};
+use kube::{Client, core::ApiResource};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
@@ -18,7 +17,10 @@ use tenure_types::tensorstack::v1beta1;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{cluster::ClusterState, testing::handles};
+use crate::{
+    cluster::ClusterState,
+    testing::{client, handles},
+};
 
 /// The watch that shows the Jobs.
 const SOURCE: u16 = 1;
@@ -94,16 +96,10 @@ impl Drop for UnderWay {
 impl Server {
     fn client(&self) -> Client {
         let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
+        client(move |head, _| {
             let server = server.clone();
-            async move {
-                let (status, body) = server.answer(request.method(), request.uri().path()).await;
-                let body = body.to_string();
-                let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.into_bytes())).unwrap())
-            }
-        });
-        Client::new(service, "default")
+            async move { server.answer(&head.method, head.uri.path()).await }
+        })
     }
 
     async fn answer(&self, method: &Method, path: &str) -> (u16, Value) {
