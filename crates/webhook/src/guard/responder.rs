@@ -42,7 +42,8 @@ const BETWEEN: Duration = Duration::from_secs(10);
 const WRITES_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const WRITES_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
 
-/// The most writes between two lists. Namespaces take turns in each.
+/// The most writes between two lists, with those that fail: users may change their Evictions all the
+/// time. Namespaces take turns in each.
 const WRITES_A_LIST: usize = 1_000;
 
 /// The time after which an entry is written again. Kubernetes passes over a responder that hasn't
@@ -225,26 +226,24 @@ impl EvictionResponder {
         if let Some(UnreadableObject { error, metadata: ObjectMeta { namespace, name, .. } }) = unreadable {
             warn!(namespace, name, error, "An Eviction can't be read, and is left out");
         }
-        let (mut has_failed, mut written) = (false, 0_usize);
+        let (mut has_failed, mut tried) = (false, 0_usize);
         for eviction in in_turns(all, WaitingEviction::place) {
-            let error = match Box::pin(self.respond_to(client, &eviction)).await {
-                Ok(is_written) => {
-                    written = written.saturating_add(is_written.into());
-                    if written >= WRITES_A_LIST {
-                        break;
-                    }
-                    continue;
+            let result = Box::pin(self.respond_to(client, &eviction)).await;
+            tried = tried.saturating_add(usize::from(!matches!(result, Ok(false))));
+            // an Eviction that is gone, or that another replica has responded to, is no failure
+            if let Err(error) = result
+                && !matches!(error, ApiError::NotFound | ApiError::Stale(_))
+            {
+                if !std::mem::replace(&mut has_failed, true) {
+                    let (WaitingEviction { namespace, name, .. }, error) = (&eviction, with_causes(&error));
+                    warn!(namespace, name, error, "Failed to respond to an Eviction: trying again");
                 }
-                // gone, or another replica has responded
-                Err(ApiError::NotFound | ApiError::Stale(_)) => continue,
-                Err(error) => error,
-            };
-            if !std::mem::replace(&mut has_failed, true) {
-                let (WaitingEviction { namespace, name, .. }, error) = (&eviction, with_causes(&error));
-                warn!(namespace, name, error, "Failed to respond to an Eviction: trying again");
+                // the API server may be down: others would wait as long
+                if !error.is_refusal() {
+                    break;
+                }
             }
-            // the API server may be down: others would wait as long
-            if !error.is_refusal() {
+            if tried >= WRITES_A_LIST {
                 break;
             }
         }
@@ -298,10 +297,16 @@ fn resource() -> ApiResource {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::ObjectList;
+    use std::{convert::Infallible, future::ready, iter::repeat_n, sync::Arc};
+
+    use axum::http::{Method, Request, Response};
+    use kube::{client::Body, core::ObjectList};
+    use parking_lot::Mutex;
     use tenure_policy::preemption::Rule;
+    use tenure_service::clock::ServerClock;
 
     use super::*;
+    use crate::{ClusterView, Permits};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -366,6 +371,46 @@ mod tests {
             .map(|of| (of.namespace, of.entry.heartbeat_time));
         let expected = [("a", None), ("b", Some(800)), ("a", Some(0)), ("b", Some(900)), ("a", Some(1))];
         assert!(turns.eq(expected.map(|(namespace, heartbeat)| (namespace.to_owned(), heartbeat.map(at)))));
+    }
+
+    #[tokio::test]
+    async fn writes_that_fail_count_too_so_that_no_namespace_keeps_the_next_list_waiting() {
+        let status = json!({
+            "targetResponders": [{"name": EVICTION_RESPONDER, "state": "Active"}],
+            "responders": [{"name": EVICTION_RESPONDER, "startTime": at(0)}],
+        });
+        let eviction = |(number, namespace): (usize, &str)| {
+            json!({
+                "metadata": {"name": number.to_string(), "namespace": namespace},
+                "spec": {"target": {"pod": {"name": "gone", "uid": "gone"}}}, "status": status,
+            })
+        };
+        let namespaces = repeat_n("many", 2 * WRITES_A_LIST).chain(["other"]);
+        let items: Vec<Value> = namespaces.enumerate().map(eviction).collect();
+        let list = json!({"kind": "EvictionList", "apiVersion": "v1", "metadata": {}, "items": items});
+        // their writer is always faster
+        let conflict =
+            json!({"kind": "Status", "status": "Failure", "code": 409, "message": "", "reason": "Conflict"});
+        let asked = Arc::new(Mutex::new(Vec::<String>::new()));
+        let tried = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (status, body) = if request.method() == Method::GET {
+                (200, &list)
+            } else {
+                tried.lock().push(request.uri().path().split('/').nth(5).unwrap().to_owned());
+                (409, &conflict)
+            };
+            let response = Response::builder().status(status);
+            ready(Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap()))
+        });
+        let clock = ServerClock::starting_at(at(60));
+        let guard = Guard::new(ClusterView { clock, ..ClusterView::default() }, Permits::default());
+        let rate = NonZeroU32::new(1_000_000).unwrap();
+        let responder = EvictionResponder { guard, limit: write_limit(rate, rate) };
+        responder.respond(&Client::new(service, "ns")).await.unwrap();
+        let asked = asked.lock();
+        assert_eq!(asked.len(), WRITES_A_LIST);
+        assert!(asked.iter().take(2).any(|namespace| namespace == "other"), "namespaces take turns");
     }
 
     #[test]
