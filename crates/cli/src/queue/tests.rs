@@ -13,25 +13,9 @@ fn row(name: &str, state: WorkloadState) -> WorkloadRow {
         api_version: "batch/v1".into(),
         kind: "Job".into(),
         name: name.into(),
-        kueue_workload: None,
         queue: Some("q".into()),
-        family: None,
         state,
-        reason: None,
-        paused_at: None,
-        requeue_at: None,
-        requeue_count: None,
-        started_at: None,
-        floor_until: None,
-        expires_at: None,
-        queue_is_hidden: false,
-        ceiling_from: None,
-        pods: 0,
-        ready_pods: None,
-        needed_pods: None,
-        gpus: None,
-        waiting: None,
-        other_queue: None,
+        ..WorkloadRow::default()
     }
 }
 
@@ -93,7 +77,6 @@ fn each_list_has_a_table_and_those_that_are_empty_have_none() {
     let running = WorkloadRow {
         ready_pods: Some(1),
         needed_pods: Some(2),
-        gpus: None,
         started_at: Some(at(0)),
         expires_at: Some(at(3600)),
         ..row("a", WorkloadState::Running)

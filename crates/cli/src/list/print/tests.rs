@@ -13,25 +13,16 @@ fn row(name: &str, state: WorkloadState) -> WorkloadRow {
         api_version: "apps/v1".into(),
         kind: "Deployment".into(),
         name: name.into(),
-        kueue_workload: None,
         queue: Some("q".into()),
         family: Some("run.ai"),
         state,
-        reason: None,
-        paused_at: None,
-        requeue_at: None,
-        requeue_count: None,
         started_at: Some(at(0)),
-        floor_until: None,
         expires_at: Some(at(3_600)),
-        queue_is_hidden: false,
         ceiling_from: Some("root".into()),
         pods: 2,
         ready_pods: Some(1),
         needed_pods: Some(2),
-        gpus: None,
-        waiting: None,
-        other_queue: None,
+        ..WorkloadRow::default()
     }
 }
 
