@@ -16,7 +16,6 @@ use axum::{
     },
 };
 use futures::{StreamExt, stream};
-use oneshot::post;
 use prometheus_client::registry::Registry;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -30,6 +29,10 @@ use tenure_webhook::{
 
 const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
+
+fn post(body: impl Into<Body>) -> Request<Body> {
+    oneshot::post("/validate", body)
+}
 
 async fn answer(request: Request<Body>) -> (StatusCode, Bytes) {
     let (status, kind, body) = oneshot::answer(webhook(KnownQueues::default()), request).await;
@@ -362,12 +365,10 @@ async fn reviews_are_posted_to_one_path() {
         assert_eq!(answer(request).await.0, StatusCode::METHOD_NOT_ALLOWED);
     }
     for path in ["/", "/validate/", "/Validate", "/validate/a", "//validate", "/%76alidate"] {
-        let mut request = post(good().to_string());
-        *request.uri_mut() = path.parse().unwrap();
+        let request = oneshot::post(path, good().to_string());
         assert_eq!(answer(request).await.0, StatusCode::NOT_FOUND, "{path}");
     }
-    let mut request = post(good().to_string());
-    *request.uri_mut() = "/validate?timeout=10s".parse().unwrap();
+    let request = oneshot::post("/validate?timeout=10s", good().to_string());
     assert_eq!(answer(request).await.0, StatusCode::OK);
 }
 
@@ -426,8 +427,7 @@ async fn a_body_that_never_ends_times_out() {
 fn stalled(path: &str, bytes: usize) -> Request<Body> {
     static SPACES: LazyLock<Bytes> = LazyLock::new(|| vec![b' '; MAX_BODY_BYTES].into());
     let most = stream::iter([Ok::<_, Infallible>(SPACES.slice(..bytes - 1))]);
-    let mut request = post(Body::from_stream(most.chain(stream::pending())));
-    *request.uri_mut() = path.parse().unwrap();
+    let mut request = oneshot::post(path, Body::from_stream(most.chain(stream::pending())));
     request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     request
 }

@@ -30,9 +30,7 @@ const V2: &str = "scheduling.run.ai/v2";
 const V3ALPHA1: &str = "scheduling.run.ai/v3alpha1";
 
 fn post(body: impl Into<Body>) -> Request<Body> {
-    let mut request = oneshot::post(body);
-    *request.uri_mut() = "/convert".parse().unwrap();
-    request
+    oneshot::post("/convert", body)
 }
 
 async fn answer_of(webhook: Router, request: Request<Body>) -> Result<Value, (StatusCode, String)> {

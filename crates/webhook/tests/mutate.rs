@@ -44,9 +44,7 @@ const PAST: &str = "2026-01-02T03:04:05Z";
 const FUTURE: &str = "2999-01-01T00:00:00Z";
 
 fn post(body: impl Into<Body>) -> Request<Body> {
-    let mut request = oneshot::post(body);
-    *request.uri_mut() = "/mutate?timeout=2s".parse().unwrap();
-    request
+    oneshot::post("/mutate?timeout=2s", body)
 }
 
 fn review(group: &str, user: &str, object: &Value, old: &Value) -> Value {

@@ -52,9 +52,7 @@ fn review(kind: &str, operation: &str, object: &Value, old: &Value) -> Value {
 }
 
 async fn answer(webhook: Router, body: impl Into<Body>) -> Value {
-    let mut request = oneshot::post(body);
-    *request.uri_mut() = "/owners".parse().unwrap();
-    let (status, _, body) = oneshot::answer(webhook, request).await;
+    let (status, _, body) = oneshot::answer(webhook, oneshot::post("/owners", body)).await;
     assert_eq!(status, StatusCode::OK);
     let answer: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(answer["response"]["uid"], UID);
@@ -73,8 +71,7 @@ async fn what_is_too_large_to_be_read_is_admitted_with_a_warning() {
         "x".repeat(MAX_BODY_BYTES)
     );
     let bytes = body.len();
-    let mut request = oneshot::post(body);
-    *request.uri_mut() = "/owners".parse().unwrap();
+    let mut request = oneshot::post("/owners", body);
     request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     let (status, _, body) = oneshot::answer(webhook("Refuse", ""), request).await;
     assert_eq!(status, StatusCode::OK);

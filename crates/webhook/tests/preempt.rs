@@ -8,7 +8,6 @@
     reason = "a failed helper is a failed test"
 )]
 
-#[allow(dead_code, reason = "the tests of reviews post elsewhere")]
 #[path = "support/oneshot.rs"]
 mod oneshot;
 
@@ -85,7 +84,7 @@ fn preemptor() -> Value {
 }
 
 fn post(body: impl Into<Body>) -> Request<Body> {
-    Request::post(PATH).header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
+    oneshot::post(PATH, body)
 }
 
 /// The answer to a body, or the status and message.

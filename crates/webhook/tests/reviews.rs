@@ -20,7 +20,6 @@ use axum::{
     http::{Method, Request, Response, StatusCode},
 };
 use kube::Client;
-use oneshot::post;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
@@ -35,6 +34,10 @@ const SCHEDULING: &str = "scheduling.k8s.io";
 
 const MINIMUM: &str = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority";
 const SECONDS: &str = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds";
+
+fn post(body: impl Into<Body>) -> Request<Body> {
+    oneshot::post("/validate", body)
+}
 
 async fn ask(webhook: Router, review: &Value) -> Value {
     let (status, kind, body) = oneshot::answer(webhook, post(review.to_string())).await;

@@ -135,9 +135,7 @@ pub fn reason(response: &Value) -> String {
 }
 
 pub fn post(body: impl Into<Body>) -> Request<Body> {
-    let mut request = oneshot::post(body);
-    *request.uri_mut() = "/guard?timeout=2s".parse().unwrap();
-    request
+    oneshot::post("/guard?timeout=2s", body)
 }
 
 fn check(answer: &Value) {

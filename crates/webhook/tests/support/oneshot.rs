@@ -8,9 +8,8 @@ use axum::{
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-/// A POST to the path of reviews.
-pub fn post(body: impl Into<Body>) -> Request<Body> {
-    Request::post("/validate").header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
+pub fn post(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path).header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
 }
 
 /// The webhook's answer, whole.
