@@ -143,7 +143,7 @@ impl QueueChange<'_> {
     }
 
     /// True if the queue is created, or gets another parent.
-    fn is_moved(&self) -> bool {
+    pub(crate) fn is_moved(&self) -> bool {
         self.old.is_none_or(|old| old.parent != self.new.parent)
     }
 

@@ -214,8 +214,7 @@ impl Subject {
 
     /// True if the change gives a queue another parent.
     pub fn moves(&self, old: Option<&Self>) -> bool {
-        let change = self.change(old);
-        change.is_some_and(|QueueChange { new, old, .. }| old.is_none_or(|old| old.parent != new.parent))
+        self.change(old).is_some_and(|change| change.is_moved())
     }
 
     /// Returns the change of a queue of the run.ai family. None for other objects.
