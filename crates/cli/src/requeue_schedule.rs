@@ -203,12 +203,12 @@ fn block(document: &Document) -> Option<(QueueVersion, Value)> {
 struct RequeueSchedule {
     timeout: String,
     backoff_base_seconds: i32,
-    /// The longest delay. Null: no limit.
     backoff_factor: String,
-    /// The number of returns after which the workload is deactivated. Null: never.
+    /// The longest delay. Null: no limit.
     backoff_max_seconds: Option<i32>,
-    /// The origin of the values, in words.
+    /// The number of returns after which the workload is deactivated. Null: never.
     backoff_limit_count: Option<i32>,
+    /// The origin of the values, in words.
     from: String,
     schedule: Vec<ScheduleRow>,
 }
