@@ -51,7 +51,6 @@ fn of_document(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
 ///
 /// A marker at the beginning of a line separates documents wherever it stands: neither YAML nor
 /// JSON has a place for one inside a document.
-/// inside a document.
 fn documents(text: &str) -> Vec<(usize, &str)> {
     let (mut documents, mut begin, mut at) = (Vec::new(), None, 0usize);
     let document =

@@ -40,6 +40,7 @@ const MOST_BYTES: usize = 100_000;
 #[derive(Clone)]
 struct Server(Arc<Mutex<State>>);
 
+#[derive(Default)]
 struct State {
     objects: BTreeMap<&'static str, Value>,
     /// The requests that it refuses, with the status.
@@ -83,22 +84,7 @@ impl Server {
             (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
             (POD, pod),
         ];
-        let (refused, refusals, reads, changes, listing, listed, dry_run) = Default::default();
-        let (read, gaps, refused_dry_run) = Default::default();
-        let objects = objects.into();
-        Self(Arc::new(Mutex::new(State {
-            objects,
-            refused,
-            refusals,
-            reads,
-            changes,
-            listing,
-            listed,
-            dry_run,
-            refused_dry_run,
-            read,
-            gaps,
-        })))
+        Self(Arc::new(Mutex::new(State { objects: objects.into(), ..State::default() })))
     }
 
     fn refuse(&self, method: Method, object: &'static str, status: u16) {
