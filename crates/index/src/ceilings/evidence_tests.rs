@@ -1,20 +1,15 @@
 //! The end of a bound pod only moves earlier by what a tenant does, and the keeper notes on the pod what else would be
 //! forgotten.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_policy::expiry::Family;
 use tenure_types::{evidence::Evidence, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
 use crate::{
     Uid,
-    ceilings::{CeilingIndex, CeilingOptions},
+    ceilings::{CeilingIndex, CeilingOptions, tests::at},
     times::milliseconds,
 };
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
-}
 
 fn pod(metadata: &Value) -> projection::Pod {
     let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(0)});

@@ -62,11 +62,7 @@ mod tests {
     use tenure_types::{podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
     use super::*;
-    use crate::CeilingOptions;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
-    }
+    use crate::{CeilingOptions, ceilings::tests::at};
 
     /// An index with a queue that has a floor of 100 seconds.
     fn index() -> CeilingIndex {

@@ -84,12 +84,8 @@ mod tests {
     use super::*;
     use crate::{
         ActionOutcome, BatchCoverage, Task,
-        ceilings::{CeilingIndex, CeilingOptions},
+        ceilings::{CeilingIndex, CeilingOptions, tests::at},
     };
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
-    }
 
     fn pod() -> projection::Pod {
         let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(0)});

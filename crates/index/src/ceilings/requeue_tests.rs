@@ -21,12 +21,8 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
-use super::{CeilingIndex, CeilingOptions};
+use super::{CeilingIndex, CeilingOptions, tests::at};
 use crate::{ActionOutcome, BatchCoverage, DueBatch, Task, Uid};
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
-}
 
 fn index_with(pods_ready: Option<PodsReady>) -> CeilingIndex {
     CeilingIndex::new(CeilingOptions {

@@ -26,7 +26,7 @@ fn index() -> CeilingIndex {
 }
 
 /// `seconds` after the time at which all pods of these tests are created.
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 

@@ -6,12 +6,8 @@ use tenure_types::{evidence::Evidence, projection, runai::v3alpha1::QueueSpec};
 
 use crate::{
     Uid,
-    ceilings::{CeilingIndex, CeilingOptions},
+    ceilings::{CeilingIndex, CeilingOptions, tests::at},
 };
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
-}
 
 fn pod(name: &str, second: i64, (kind, controller): (&str, &str)) -> Value {
     let api_version = if kind == "Pod" { "v1" } else { "sparkoperator.k8s.io/v1beta2" };

@@ -1,4 +1,3 @@
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
@@ -8,12 +7,7 @@ use tenure_policy::{
 use tenure_types::{podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
 use super::QueueReports;
-use crate::{CeilingIndex, CeilingOptions, Uid};
-
-/// Seconds after some time.
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_800_000_000 + second).unwrap()
-}
+use crate::{CeilingIndex, CeilingOptions, Uid, ceilings::tests::at};
 
 struct World(CeilingIndex);
 
