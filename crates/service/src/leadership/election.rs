@@ -35,7 +35,7 @@ const LONGEST_INSTANCE: usize = 128;
 /// Runs the election, and keeps its [`Leadership`] up to date. None: there is no candidate, and no
 /// election takes place.
 #[derive(Debug)]
-pub struct Election(Option<ElectionCandidate>);
+pub struct Election(Option<(ElectionCandidate, LeadershipReporter)>);
 
 impl Election {
     /// Creates an election without a candidate, for a process that needs none.
@@ -53,21 +53,31 @@ impl Election {
         events: Option<Api<Event>>,
     ) -> (Leadership, Self) {
         let leadership = Leadership::not_yet();
-        let candidate = ElectionCandidate {
-            leases: Api::namespaced(client, namespace),
+        let leases: Api<Lease> = Api::namespaced(client, namespace);
+        let (lease, timeout) = (format!("{namespace}/{name}"), TIMEOUT.min(timing.renew_deadline / 2));
+        let reporter = LeadershipReporter {
+            leases: leases.clone(),
             events,
-            lease: format!("{namespace}/{name}"),
+            name: name.clone(),
+            lease: lease.clone(),
+            identity: identity.clone(),
+            timeout,
+            leadership: leadership.clone(),
+        };
+        let candidate = ElectionCandidate {
+            leases,
+            lease,
             view: LeaseView::new(name.clone(), identity.clone(), timing.lease_duration),
             name,
             identity,
             timing,
-            timeout: TIMEOUT.min(timing.renew_deadline / 2),
+            timeout,
             leadership: leadership.clone(),
             claimed: false,
             leader: None,
             logged_failure: None,
         };
-        (leadership, Self(Some(candidate)))
+        (leadership, Self(Some((candidate, reporter))))
     }
 
     /// Campaigns until `stop`. Then a leader releases the lease, and `run` returns within five
@@ -76,9 +86,9 @@ impl Election {
     /// The leader's work should have ended before `stop`: another process may lead as soon as the
     /// lease is released.
     pub async fn run(self, stop: CancellationToken) {
-        let Some(candidate) = self.0 else { return stop.cancelled().await };
+        let Some((candidate, reporter)) = self.0 else { return stop.cancelled().await };
         let (leadership, patience) = (candidate.leadership.clone(), candidate.timeout);
-        let (identity, reporter) = (candidate.identity.clone(), candidate.reporter());
+        let identity = candidate.identity.clone();
         let too_long = async {
             stop.cancelled().await;
             sleep(patience).await;
@@ -93,6 +103,7 @@ impl Election {
 }
 
 /// Reports changes of the leadership, also while the campaign waits for an answer.
+#[derive(Debug)]
 struct LeadershipReporter {
     leases: Api<Lease>,
     events: Option<Api<Event>>,
@@ -150,7 +161,6 @@ impl LeadershipReporter {
 #[derive(Debug)]
 struct ElectionCandidate {
     leases: Api<Lease>,
-    events: Option<Api<Event>>,
     name: String,
     /// Namespace and name of the lease, for people.
     lease: String,
@@ -177,19 +187,6 @@ struct LeaseFailure {
 }
 
 impl ElectionCandidate {
-    fn reporter(&self) -> LeadershipReporter {
-        let Self { leases, events, name, lease, identity, timeout, leadership, .. } = self;
-        LeadershipReporter {
-            leases: leases.clone(),
-            events: events.clone(),
-            name: name.clone(),
-            lease: lease.clone(),
-            identity: identity.clone(),
-            timeout: *timeout,
-            leadership: leadership.clone(),
-        }
-    }
-
     /// Makes an attempt every retry period until `stop`, and resigns.
     async fn campaign(mut self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
