@@ -19,7 +19,7 @@ use tenure_types::{
 
 use crate::{
     naming::{self, PausedObject},
-    owner_table::OwnerTable,
+    owner_table::{OwnerTable, is_subdomain},
     pause::{self, OwnerObject},
 };
 
@@ -178,11 +178,11 @@ pub fn paused_in_place<'m>(
 }
 
 /// Returns the job or the pod of a Workload: the name by which users know it. None for a group of
-/// pods, and for a reference that no object could have.
+/// pods, and for a reference that no object could have: messages propose commands with this name.
 pub fn known_as(workload: &ObjectMeta) -> Option<&OwnerReference> {
     let of = workload.labels.as_ref()?.get(keys::KUEUE_JOB_UID_LABEL)?;
     let mut owners = workload.owner_references.iter().flatten();
-    owners.find(|owner| owner.uid == *of && naming::could_exist(owner))
+    owners.find(|owner| owner.uid == *of && naming::could_exist(owner) && is_subdomain(&owner.name))
 }
 
 /// Returns the object by which users know a paused owner: the job of a Workload of Kueue, else the
@@ -366,6 +366,24 @@ mod tests {
         assert!(!known(
             json!({"apiVersion": "batch/v1", "kind": "J".repeat(70_000), "name": "train", "uid": "job"})
         ));
+    }
+
+    #[test]
+    fn no_reference_of_a_workload_adds_to_the_command_that_a_message_proposes() {
+        for (kind, name) in [
+            ("Job;reboot", "train"),
+            ("Job -A", "train"),
+            ("Job", "train;reboot"),
+            ("Job", "$(reboot)"),
+            ("Job", "--all"),
+        ] {
+            let owner = json!({"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": "job"});
+            let workload = workload_with("w", 0, &json!({"metadata": {"ownerReferences": [owner]}}));
+            let metadata: ObjectMeta = serde_json::from_value(workload["metadata"].clone()).unwrap();
+            let object = known(&reference("w", "w"), &metadata).object;
+            let expected = "kubectl tenure resume workload.kueue.x-k8s.io/w";
+            assert_eq!(naming::command("resume", &object), expected, "{kind} {name}");
+        }
     }
 
     #[test]

@@ -71,8 +71,8 @@ pub fn command(verb: &str, object: &ObjectReference) -> String {
 }
 
 /// True if an owner reference could be that of a real object. Users can write any text in a
-/// reference, of any length, and that text becomes a part of paths, events and records. A group is at
-/// most as long as a name.
+/// reference, of any length, and that text becomes a part of paths, events, records and commands. A
+/// group is at most as long as a name.
 pub fn could_exist(owner: &OwnerReference) -> bool {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     if group.len().max(owner.name.len()).max(owner.uid.len()) > LONGEST_NAME
@@ -89,6 +89,7 @@ pub fn could_exist(owner: &OwnerReference) -> bool {
     let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
     (group.is_empty() || is_name(group))
         && is_name(version)
+        && is_name(&owner.kind)
         && !matches!(owner.name.as_str(), "" | "." | "..")
         && owner.name.chars().all(is_segment)
 }
@@ -99,11 +100,13 @@ mod tests {
 
     #[test]
     fn what_cannot_exist_is_never_looked_for() {
-        let owner = |api_version: &str, name: &str| OwnerReference {
+        let of_kind = |api_version: &str, kind: &str, name: &str| OwnerReference {
             api_version: api_version.into(),
+            kind: kind.into(),
             name: name.into(),
             ..OwnerReference::default()
         };
+        let owner = |api_version: &str, name: &str| of_kind(api_version, "Thing", name);
         for (api_version, name) in
             [("apps/v1", "a.b-c"), ("v1", "a"), ("example.com/v1alpha1", "system:a_B@c")]
         {
@@ -116,6 +119,9 @@ mod tests {
         }
         for name in ["", "a b", "a/b", "..", "a?b", "a%2fb", "a#b", "é"] {
             assert!(!could_exist(&owner("v1", name)), "{name}");
+        }
+        for kind in ["", "a b", "a/b", "a;b", "$(a)", "-a"] {
+            assert!(!could_exist(&of_kind("v1", kind, "a")), "{kind}");
         }
     }
 
