@@ -1,10 +1,10 @@
 //! The parts that the keeper and the webhook share as processes: argument groups, logs, a
 //! configuration and a certificate that may change while they run, an API client, the admin port, a
 //! shutdown that drains, watches that don't stall, the API server's clock, clients that show a
-//! certificate, and the election of a leader.
+//! certificate, the election of a leader, and the [queue of work](work) of all controllers.
 //!
-//! Only the crates `tenure-keeper` and `tenure-webhook` depend on this one. The kubectl plugin,
-//! which runs for a moment, has a client of its own.
+//! Of the programs, only `tenure-keeper` and `tenure-webhook` depend on this crate. The kubectl
+//! plugin, which runs for a moment, has a client of its own.
 
 mod address;
 pub mod admin;
