@@ -62,7 +62,8 @@ pub struct LiveRun {
     pub place: RunPlace,
     /// True if a scheduler says that it preempts the pod.
     preempted: bool,
-    /// The time at which the pod was bound.
+    /// The time at which the pod was bound, as it was first known: a pod that was created with its node
+    /// shows a later one once its kubelet has admitted it.
     started: i64,
     /// None: the pod isn't terminating, was not resized and holds no claims of devices.
     rare: Option<Box<RareRunFacts>>,
@@ -223,8 +224,7 @@ impl LiveRun {
 
     /// True if a change of the pod says nothing new about the run, apart from its requests.
     pub fn knows(&self, run: &PodRun) -> bool {
-        self.started == run.started.as_millisecond()
-            && self.preempted == run.preempted
+        self.preempted == run.preempted
             && self.deletion().map(|(of, _)| of.until) == run.deletion.map(|of| of.until)
     }
 
@@ -240,7 +240,6 @@ impl LiveRun {
     /// Updates the run by a change of its pod. A place by a `PodGroup` stays when that group is
     /// gone, and its queues stay when another group has its name. None for `place`: it stays.
     pub fn update(&mut self, run: &PodRun, place: Option<RunPlace>) {
-        self.started = run.started.as_millisecond();
         self.preempted = run.preempted;
         if let Some(deletion) = run.deletion {
             let latest = self.deletion().map_or(deletion.until, |(_, latest)| latest.max(deletion.until));
@@ -313,7 +312,8 @@ impl LiveRun {
     pub fn ended(&self, run: &PodRun, act: Option<EndNote>, at: SeenAt) -> EndedRun {
         let terminating_until = self.deletion().map(|(_, latest)| latest);
         let [deadline, ready_until] = [self.place.deadline, self.place.ready_until].map(in_time);
-        ended(run, &EndEvidence { act, deadline, ready_until, terminating_until }, at)
+        let run = PodRun { started: time(self.started), ..*run };
+        ended(&run, &EndEvidence { act, deadline, ready_until, terminating_until }, at)
     }
 
     /// Judges a run whose end wasn't seen: it was last known to run at `last`.

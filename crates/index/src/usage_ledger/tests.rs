@@ -118,6 +118,14 @@ fn a_run_counts_once_when_it_ends_and_not_again_when_its_pod_is_changed_or_delet
 }
 
 #[test]
+fn a_run_counts_since_the_start_that_its_pod_showed_first() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(0)))]);
+    ledger.apply(seen("a", 11, running(30)), SeenAt::live(at(30)), || place("a", None));
+    ledger.apply(seen("a", 12, finished(30, 60)), SeenAt::live(at(60)), || place("a", None));
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::Succeeded, 60)]);
+}
+
+#[test]
 fn what_had_ended_before_the_first_list_does_not_count() {
     let mut ledger = begun(&[("a", seen("a", 1, finished(0, 60)))]);
     ledger.delete(seen("a", 11, finished(0, 60)), SeenAt::live(at(70)), || place("a", None));
