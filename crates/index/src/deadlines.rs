@@ -25,6 +25,7 @@ use crate::{
     Uid,
     names::Interner,
     owners::{ControlledObjects, Controller},
+    times::Milliseconds,
     uid::UidMap,
 };
 
@@ -222,8 +223,9 @@ impl Deadlines {
         self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
-        let controller = pod.lacks_since().then_some(pod.controller);
-        if controller.is_some_and(|of| of.is_none_or(|of| !self.pods.contains_key(&of.uid))) {
+        let driver = pod.controller.map(|of| of.uid);
+        let start = driver.and_then(|driver| self.start_of_driver(uid, driver));
+        if self.get(uid).is_some_and(|pod| pod.lacks_since(start)) {
             self.lack_evidence.insert(uid);
         }
     }
@@ -235,12 +237,17 @@ impl Deadlines {
     }
 
     /// Counts the run of a pod from the scheduling of the pod that controls it, if that pod is kept
-    /// in the same namespace. Returns true if this moves the end, or if the pod lacks evidence of
-    /// that scheduling.
+    /// in the same namespace. Returns true if this moves the end, or if the pod has no evidence of an
+    /// earlier start.
     pub fn count_with(&mut self, uid: Uid, driver: Uid) -> bool {
-        let is_here = self.are_neighbours(uid, driver);
-        let start = self.get(driver).and_then(|driver| driver.started).filter(|_| is_here);
-        self.pods.get_mut(&uid).is_some_and(|pod| pod.count_from(start) || pod.lacks_since())
+        let start = self.start_of_driver(uid, driver);
+        self.pods.get_mut(&uid).is_some_and(|pod| pod.count_from(start) || pod.lacks_since(None))
+    }
+
+    /// Returns the scheduling of the pod that controls another. None: it isn't bound, or isn't kept in
+    /// the same namespace.
+    fn start_of_driver(&self, uid: Uid, driver: Uid) -> Option<Milliseconds> {
+        self.get(driver).filter(|_| self.are_neighbours(uid, driver))?.started
     }
 
     /// Returns the pods that a controller controls directly, with their records.

@@ -4,10 +4,7 @@
 use std::num::NonZeroI64;
 
 use jiff::Timestamp;
-use tenure_policy::{
-    gang::{PodProgress, progress},
-    ready::Readiness,
-};
+use tenure_policy::ready::Readiness;
 use tenure_types::projection;
 
 /// The number that stands for no time.
@@ -53,35 +50,6 @@ pub fn milliseconds(at: Timestamp) -> Option<Milliseconds> {
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();
     milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
-}
-
-/// The scheduling of a live pod. A bound pod may not say since when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheduled(i64);
-
-impl Scheduled {
-    /// The pod waits, is terminating or has ended.
-    const NOT_YET: i64 = i64::MIN;
-    /// The pod is bound, and doesn't say since when.
-    const SOME_TIME: i64 = i64::MAX;
-
-    pub fn of(pod: &projection::Pod) -> Self {
-        Self(match (progress(pod), pod.scheduled_at()) {
-            (PodProgress::Running, Some(at)) => at.0.as_millisecond(),
-            (PodProgress::Running, None) => Self::SOME_TIME,
-            (PodProgress::Waiting | PodProgress::Gone, _) => Self::NOT_YET,
-        })
-    }
-
-    /// True if the pod runs: it is scheduled, and neither finished nor terminating.
-    pub const fn is_active(self) -> bool {
-        self.0 != Self::NOT_YET
-    }
-
-    /// Returns the time of the scheduling. None: the pod doesn't run, or doesn't say since when.
-    pub fn at(self) -> Option<Milliseconds> {
-        Some(self.0).filter(|at| !matches!(*at, Self::NOT_YET | Self::SOME_TIME)).and_then(Milliseconds::new)
-    }
 }
 
 /// The readiness of a pod: `i64::MIN` if it has not been ready, `i64::MAX` if it is, else the time

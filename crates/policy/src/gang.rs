@@ -36,12 +36,11 @@ pub enum PodProgress {
     Gone,
 }
 
-/// Returns the progress of a pod. A pod with a node but no `PodScheduled` condition counts as
-/// scheduled.
+/// Returns the progress of a pod.
 pub fn progress(pod: &Pod) -> PodProgress {
     if pod.metadata.deletion_timestamp.is_some() || pod.is_finished() {
         PodProgress::Gone
-    } else if pod.scheduled_at().is_some() || pod.spec.node_name.is_some() {
+    } else if pod.scheduled_at().is_some() {
         PodProgress::Running
     } else {
         PodProgress::Waiting

@@ -30,8 +30,8 @@ pub struct Evidence {
     /// write durations. None: the workload has noted no ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,
-    /// The time of the scheduling of the pod that controls this pod, or did: both belong to one
-    /// run. None: no earlier pod is known.
+    /// An earlier start of the run: that of the pod that controls this pod, or did, since both belong
+    /// to one run; or one that the pod itself has shown. None: no earlier start is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The start of the pod's `PodGroup`, where the pod joined later. None: the group shows its start,

@@ -362,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_was_created_with_its_node_is_bound_since_its_creation() {
+        let at = |node: Value, conditions: Value| {
+            let pod = json!({
+                "metadata": {"creationTimestamp": "2026-01-02T03:04:05Z"},
+                "spec": {"nodeName": node}, "status": {"conditions": conditions},
+            });
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            (pod.scheduled_at().map(|time| time.0.to_string()), pod.shows_binding())
+        };
+        let (created, later) = ("2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z");
+        let scheduled = |status: &str, at: &str| json!([{"type": "PodScheduled", "status": status, "lastTransitionTime": at}]);
+        assert_eq!(at(json!("n"), json!([])), (Some(created.into()), false));
+        assert_eq!(at(json!("n"), scheduled("False", later)), (Some(created.into()), false));
+        assert_eq!(at(json!("n"), scheduled("True", "soon")), (Some(created.into()), true));
+        assert_eq!(at(json!("n"), scheduled("True", later)), (Some(later.into()), true));
+        assert_eq!(at(json!(null), json!([])), (None, false), "it is pending");
+    }
+
+    #[test]
     fn no_pod_was_scheduled_before_it_was_created() {
         let at = |scheduled: &str| {
             let condition =

@@ -330,6 +330,22 @@ async fn the_example_of_the_manual_happens_as_it_says() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_created_with_its_node_and_never_shows_its_binding_ends_by_its_creation() {
+    let Scene { world, namespace, short, .. } = Scene::new("unshown").await;
+    // no kubelet admits it
+    let on_node = json!({"nodeName": "absent"});
+    let pod = bare_pod(namespace.name(), "unshown", &in_runai_queue(&short), &on_node);
+    let pod = namespace.create(&pod).await;
+    let is_deleted = async || {
+        let deleted = namespace.field(&pod, "metadata.deletionTimestamp").await;
+        Ok(deleted.is_string().then_some(()))
+    };
+    eventually("the pod to be deleted", DEADLINE, is_deleted).await.unwrap();
+    assert_eq!(namespace.field(&pod, "status.conditions").await, Value::Null);
+    audit::assert_changes(&world.cluster, namespace.name(), &["delete pods/unshown"]).await;
+}
+
+#[tokio::test]
 async fn where_no_threshold_is_named_no_priority_class_is_asked_for() {
     let world = world().await;
     assert_eq!(audit::of_keeper(&world.cluster, "get", "priorityclasses", ""), [""; 0]);

@@ -156,6 +156,39 @@ fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_group_is_gone() {
 }
 
 #[test]
+fn a_pod_that_is_created_with_its_node_ends_by_its_creation_however_late_it_shows_its_binding() {
+    let placed = |shown: Option<i64>, annotations: &Value| {
+        let labels = json!({"kai.scheduler/queue": "short"});
+        let mut pod = pod(&json!({"labels": labels, "annotations": annotations}));
+        pod.spec.node_name = Some("n".into());
+        let condition = shown.map(
+            |second| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(second)}),
+        );
+        pod.status.conditions = serde_json::from_value(condition.into_iter().collect()).unwrap();
+        pod
+    };
+    let keeper = || {
+        let mut index = CeilingIndex::new(CeilingOptions::default());
+        add_queue(&mut index, "short", "100s");
+        index
+    };
+    let mut index = keeper();
+    index.apply_pod(&placed(None, &json!({})));
+    assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "the pod shows it");
+    index.apply_pod(&placed(Some(60), &json!({})));
+    assert_eq!(index.next_expiry(), Some(at(100)), "its end only moves earlier");
+    let evidence = missing(&mut index).expect("the pod shows a later start");
+    assert_eq!(evidence, Evidence { since: Some(at(0)), ..Evidence::default() });
+    let evidence = serde_json::to_string(&evidence).unwrap();
+    let noted = placed(Some(60), &json!({"tenure.dev/evidence": evidence}));
+    index.apply_pod(&noted);
+    assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "it is noted");
+    let mut next = keeper();
+    next.apply_pod(&noted);
+    assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
+}
+
+#[test]
 fn no_start_of_a_run_that_may_have_ended_counts_for_a_pod_once_a_list_has_shown_that() {
     let bare = json!({"pod-group-name": "gang"});
     for (goes_on, end) in [(true, 100), (false, 160)] {

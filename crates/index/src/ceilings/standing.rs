@@ -178,7 +178,7 @@ impl SeenPod {
     pub(super) fn fix(&mut self, objects: &mut ClusterObjects, standing: PodStanding) -> bool {
         let Self { pod, of, .. } = self;
         let run = limits::bound_run(objects, pod, of, standing);
-        pod.fix(run) || pod.lacks_since()
+        pod.fix(run) || pod.lacks_since(None)
     }
 
     /// Returns the pod's namespace and queues, and the ends of its run. `rules` are the configured

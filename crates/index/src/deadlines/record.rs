@@ -49,7 +49,7 @@ pub struct ManagedPod {
     /// objects show all that ends its run.
     fixed: Option<Box<FixedRun>>,
     pub created: i64,
-    /// The pod's scheduling. None: the pod isn't bound.
+    /// The pod's scheduling, as the pod last showed it. None: the pod isn't bound.
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
     /// The evidence that the pod was ready.
@@ -90,7 +90,8 @@ struct RunLimits {
     lending: BTreeSet<ArcStr>,
     /// The least ceiling that the workload has noted itself, as a duration in milliseconds.
     own: Option<Milliseconds>,
-    /// The start of the pod that controls this one, or did, if that start is earlier.
+    /// An earlier start of the run: that of the pod that controls this one, or did, or one that the
+    /// pod itself has shown.
     since: Option<Milliseconds>,
     /// The start of the pod's group, rounded up, if that is earlier than the pod's own scheduling.
     group_start: Option<Milliseconds>,
@@ -147,13 +148,13 @@ impl ManagedPod {
     /// were fixed are kept only while the pod stays bound.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
-        let was_bound = self.started.is_some();
+        let shown_before = self.started;
         let mut shared = |name: Option<&str>| {
             name.filter(|name| (1..=LONGEST_NAME).contains(&name.len())).map(|name| names.shared(name))
         };
         self.queues = PerFamily::new(|family| shared(kueue_queues.queue_of(family, pod)));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
-        let stays_bound = was_bound && self.started.is_some();
+        let stays_bound = shown_before.is_some() && self.started.is_some();
         self.readiness = PodReadiness::of(pod, Some(self.readiness));
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
@@ -177,6 +178,8 @@ impl ManagedPod {
         if noted != RunLimits::default() || self.fixed.is_some() {
             self.fixed.get_or_insert_default().noted = noted;
         }
+        // a pod that was created with its node shows its binding later, and its user may delay that
+        self.count_from(shown_before);
         let is_in = |family: Family| {
             let named = self.queues[family].as_ref().or_else(|| self.fixed(family));
             named.is_some() || family.row().groups.named_by(pod).is_some()
@@ -301,9 +304,10 @@ impl ManagedPod {
         in_time(Milliseconds::earliest(Some(self.started?), earlier))
     }
 
-    /// Returns the clocks that ceilings run by if the pod is in no `PodGroup`. The clocks of a
-    /// bound pod that another pod controls begin no later than the run of that other pod. A pod that
-    /// has joined a group late keeps the group's start, which no ceiling of T9k's queues counts from.
+    /// Returns the clocks that ceilings run by if the pod is in no `PodGroup`. The clocks of a bound
+    /// pod begin no later than the run of the pod that controls it, and no later than the pod itself
+    /// has shown before. A pod that has joined a group late keeps the group's start, which no ceiling
+    /// of T9k's queues counts from.
     pub fn clocks(&self) -> Clocks {
         let (created, started) = (time(self.created), self.scheduled());
         let since = in_time(self.since().filter(|_| started.is_some()));
@@ -314,10 +318,11 @@ impl ManagedPod {
         Clocks { created: earliest(created), started }
     }
 
-    /// Counts the run of a bound pod from the scheduling of the pod that controls it, if that is
-    /// earlier. Returns true if this moves the end.
-    pub fn count_from(&mut self, scheduled: Option<Milliseconds>) -> bool {
-        let Some(from) = scheduled.filter(|of| self.started.is_some_and(|own| of.get() < own.get())) else {
+    /// Counts the run of a bound pod from an earlier start: the scheduling of the pod that controls
+    /// it, or one that the pod itself has shown. A later start is ignored. Returns true if this moves
+    /// the end.
+    pub fn count_from(&mut self, start: Option<Milliseconds>) -> bool {
+        let Some(from) = start.filter(|of| self.started.is_some_and(|own| of.get() < own.get())) else {
             return false;
         };
         let known = &mut self.fixed.get_or_insert_default().known.since;
@@ -325,12 +330,14 @@ impl ManagedPod {
         std::mem::replace(known, earliest) != earliest
     }
 
-    /// True if the run counts from the scheduling of another pod, and the pod bears no evidence of
-    /// that.
-    pub fn lacks_since(&self) -> bool {
+    /// True if the run counts from an earlier start that neither the pod's evidence nor the pod that
+    /// controls it shows. `driver`: the scheduling of that other pod.
+    pub fn lacks_since(&self, driver: Option<Milliseconds>) -> bool {
         let times = |fixed: &FixedRun| Some((fixed.known.since?, fixed.noted.since));
         let of = self.fixed.as_deref().and_then(times);
-        of.is_some_and(|(known, noted)| noted.is_none_or(|noted| noted.get() > known.get()))
+        of.is_some_and(|(known, noted)| {
+            [noted, driver].into_iter().flatten().all(|shown| shown.get() > known.get())
+        })
     }
 
     fn since(&self) -> Option<Milliseconds> {

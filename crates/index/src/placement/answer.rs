@@ -11,7 +11,7 @@ use rayon::{
     iter::{IntoParallelIterator, ParallelIterator},
 };
 use tenure_policy::{
-    expiry::{Family, SYSTEM_CRITICAL_PRIORITY},
+    expiry::Family,
     floor::Floors,
     gang::PodProgress,
     preemption::{Preemptor, QueuePlace, Rules},
@@ -235,8 +235,6 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
         let NodeBuffers { workloads, found, room, here } = buffers;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
-        // a pod that was created with a node shows its binding later
-        let gets_any = self.preemptor.claim.priority >= SYSTEM_CRITICAL_PRIORITY;
         for text in &offer.victims {
             let uid = Uid::of(text);
             // no pod makes room for itself
@@ -245,10 +243,6 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
             if found.iter().all(|of| of.uid != uid) {
                 found.push(OfferedPod { text, uid, pod, own: OwnVerdict::default() });
             }
-        }
-        // after all are found: a processor reads the records at once if no search is between them
-        if let Some(of) = found.iter().find(|of| !gets_any && !is_bound(of.pod)) {
-            return NodeVerdict::Drop(Rejection::Unknown(of.text.to_string()));
         }
         let offered = found.len();
         let Some(residents) = residents.filter(|_| offered > 0) else {
@@ -292,7 +286,7 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
         }
         // pods that are never taken matter only to a preemptor with volumes
         let all = needs.is_some_and(PodNeeds::attaches);
-        let may_be_taken = |pod: &PodRecord| leaves_room(pod) && pod.priority < self.preemptor.claim.priority;
+        let may_be_taken = |pod: &PodRecord| pod.frees && pod.priority < self.preemptor.claim.priority;
         for (uid, pod) in residents.all() {
             if (all || may_be_taken(pod)) && here.iter().take(offered).all(|of| of.uid != uid) {
                 here.push(workloads.here(uid, pod));
@@ -324,7 +318,7 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
         for of in found.iter().filter(|of| may_go(of.pod)) {
             room.add(PreemptibleFrom::ruled(of.own.ruled), &of.pod.requests);
         }
-        for (uid, pod) in residents.all().filter(|(_, pod)| leaves_room(pod) && may_go(pod)) {
+        for (uid, pod) in residents.all().filter(|(_, pod)| pod.frees && may_go(pod)) {
             if found.iter().all(|of| of.uid != uid) {
                 let own = workloads.own(&self.question.rules, &self.preemptor, pod, pool);
                 if own.is_elastic {
@@ -359,7 +353,7 @@ impl<'a, 'i> PreemptionQuery<'a, 'i> {
                 priority: of.pod.priority,
                 requests: &of.pod.requests,
                 neighbor: self.index.as_neighbor(of.uid, of.pod),
-                frees: place < offered || leaves_room(of.pod),
+                frees: place < offered || of.pod.frees,
             })
         });
         let candidates: Vec<VictimCandidate<'_>> = candidates.collect();
@@ -410,16 +404,4 @@ impl<'i> OfferedPod<'_, 'i> {
     fn taken(&self) -> PreemptiblePod<'i> {
         PreemptiblePod { text: self.text.clone(), uid: self.uid, in_group: self.own.in_group }
     }
-}
-
-/// True if a pod on a node shows its binding, or is terminating. A scheduler knows of a binding a
-/// moment before the index.
-pub(super) fn is_bound(pod: &PodRecord) -> bool {
-    pod.scheduled.is_some() || pod.progress != PodProgress::Running
-}
-
-/// True if the pod leaves room when it goes: it is bound, and no controller brings it back to the
-/// node.
-fn leaves_room(pod: &PodRecord) -> bool {
-    pod.frees && is_bound(pod)
 }

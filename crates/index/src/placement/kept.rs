@@ -7,7 +7,6 @@ use tenure_types::extender::OfferedVictims;
 
 use super::{
     PlacementIndex, PodRecord, PreemptionRequest,
-    answer::is_bound,
     workloads::{PodWithWorkload, WorkloadCache},
 };
 use crate::Uid;
@@ -37,7 +36,7 @@ impl PlacementIndex {
         let mut workloads = WorkloadCache::new(self, question.rules.tree);
         let mut here: Vec<PodWithWorkload<'_, 'i>> = Vec::new();
         for uid in offer.victims.iter().map(|text| Uid::of(text)) {
-            if let Some(pod) = residents.find(uid).filter(|pod| is_bound(pod))
+            if let Some(pod) = residents.find(uid)
                 && here.iter().all(|of| of.uid != uid)
             {
                 here.push(workloads.here(uid, pod));
@@ -62,6 +61,6 @@ impl PlacementIndex {
 
     /// True if a pod that [`kept`](Self::kept) has returned is still on its node.
     pub fn is_running(&self, uid: Uid) -> bool {
-        self.reader.places.get(uid).is_some_and(is_bound)
+        self.reader.places.get(uid).is_some()
     }
 }

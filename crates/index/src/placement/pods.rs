@@ -62,7 +62,7 @@ impl<T: Eq + Hash> SharedValues<T> {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PodRecord {
-    /// The pod's scheduling. None: no condition shows it.
+    /// The pod's scheduling. None: the pod waits.
     pub scheduled: Option<Timestamp>,
     /// The groups that the pod names. Gangs know them as well, but a lookup there takes time.
     pub memberships: Option<Arc<[Membership]>>,
@@ -72,7 +72,7 @@ pub struct PodRecord {
     pub priority: i32,
     pub progress: PodProgress,
     /// True if the pod's place is free once the pod is deleted: neither a kubelet nor a `DaemonSet`
-    /// brings it back.
+    /// brings it back. A pod that no kubelet has admitted yet frees none: any user may name a node.
     pub frees: bool,
     /// True if the pod needs nothing but room. Other needs are kept apart.
     pub plain: bool,
@@ -123,7 +123,9 @@ impl PodRecord {
             labels: pool.labels.shared(labels),
             memberships: None,
             plain: room.needs.is_none(),
-            frees: !in_daemon_set && !pod.is_mirror(),
+            frees: !in_daemon_set
+                && !pod.is_mirror()
+                && (progress != PodProgress::Running || pod.shows_binding()),
             spared: guard::spared(pod),
         }
     }

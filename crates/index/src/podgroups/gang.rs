@@ -86,7 +86,7 @@ pub struct KeeperState {
 impl ObservedRun {
     fn note_active(&mut self, pod: &GroupMember) {
         self.oldest = Milliseconds::earliest(self.oldest, pod.created);
-        self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled.at());
+        self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled);
         // too few pods were scheduled before the start, and a later pod makes them no more
         self.grown |= pod.scheduled().is_some_and(|at| self.start.is_none_or(|start| at < start));
     }
@@ -314,7 +314,6 @@ impl Gang {
     pub fn show(&mut self, members: &UidMap<Box<GroupMember>>) {
         let Some(shape) = self.unshown() else { return };
         let scheduled = live(&self.members, members)
-            .filter(|member| member.is_active())
             .filter_map(|member| Some((member.number(shape), member.scheduled()?)));
         let start = shape.shown_start(scheduled);
         self.shown.start = self.shown.start.into_iter().chain(start).min();

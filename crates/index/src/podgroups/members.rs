@@ -15,7 +15,7 @@ use super::group::GroupKey;
 use crate::{
     kinds::KindHasher,
     owners::Controller,
-    times::{Milliseconds, PodReadiness, Scheduled, milliseconds, time},
+    times::{Milliseconds, PodReadiness, in_time, milliseconds, time},
 };
 
 /// The facts about a pod that count for the start of its groups. Times are in milliseconds since
@@ -25,7 +25,8 @@ pub struct GroupMember {
     /// The groups that the pod names. Readers share the list, and needn't look it up for each pod.
     pub of: Arc<[Membership]>,
     pub created: Option<Milliseconds>,
-    pub scheduled: Scheduled,
+    /// The pod's scheduling. None: the pod waits.
+    pub scheduled: Option<Milliseconds>,
     pub readiness: PodReadiness,
 }
 
@@ -63,13 +64,13 @@ impl GroupMember {
         kinds: &KindHasher,
         text: impl FnMut(&str) -> ArcStr,
     ) -> Option<Self> {
-        let progress = progress(pod);
-        let of = if progress == PodProgress::Gone { Box::default() } else { memberships(pod, kinds, text) };
+        let is_gone = progress(pod) == PodProgress::Gone;
+        let of = if is_gone { Box::default() } else { memberships(pod, kinds, text) };
         let created = milliseconds(pod.metadata.creation_timestamp.as_ref()?.0);
         (!of.is_empty()).then(|| Self {
             of: of.into(),
             created,
-            scheduled: Scheduled::of(pod),
+            scheduled: pod.scheduled_at().and_then(|at| milliseconds(at.0)),
             readiness: PodReadiness::of(pod, before.map(|before| before.readiness)),
         })
     }
@@ -104,11 +105,11 @@ impl GroupMember {
 
     /// True if the pod runs: it is scheduled, and neither finished nor terminating.
     pub const fn is_active(&self) -> bool {
-        self.scheduled.is_active()
+        self.scheduled.is_some()
     }
 
-    /// Returns the pod's scheduling. None: the pod doesn't run, or doesn't say since when.
+    /// Returns the pod's scheduling. None: the pod waits.
     pub fn scheduled(&self) -> Option<Timestamp> {
-        self.scheduled.at().map(|at| time(at.get()))
+        in_time(self.scheduled)
     }
 }

@@ -292,9 +292,10 @@ impl PodObj {
         self.is_live() && !self.is_active()
     }
 
-    /// When it was scheduled: not before it was created.
+    /// When it was bound: not before it was created, and then if it has a node and doesn't show when.
     pub fn scheduled(&self) -> Option<Nanos> {
-        self.scheduled.map(|at| at.max(self.created) * MILLI)
+        let at = self.scheduled.or_else(|| self.bound.then_some(self.created))?;
+        Some(at.max(self.created) * MILLI)
     }
 
     /// The node that it is on once it is bound.

@@ -122,10 +122,25 @@ impl Pod {
     }
 
     /// Returns the time of the pod's binding, but never one before its creation, as a slow clock
-    /// may write. None: the pod is pending, or the time can't be read.
+    /// may write. None: the pod is pending.
+    ///
+    /// A pod with a node that doesn't show its binding was created with that node: a `Binding`
+    /// writes both at once. Such a pod is bound since its creation. Its kubelet notes a later time,
+    /// or none if the pod is too large for any change of its status.
     pub fn scheduled_at(&self) -> Option<&Time> {
-        let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
-        let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;
-        Some(self.metadata.creation_timestamp.as_ref().map_or(at, |created| at.max(created)))
+        let created = self.metadata.creation_timestamp.as_ref();
+        let Some(at) = self.binding().and_then(|of| of.last_transition_time.as_ref()) else {
+            return created.filter(|_| self.spec.node_name.is_some());
+        };
+        Some(created.map_or(at, |created| at.max(created)))
+    }
+
+    /// True if a condition shows that the pod is bound: its scheduler or its kubelet has noted that.
+    pub fn shows_binding(&self) -> bool {
+        self.binding().is_some()
+    }
+
+    fn binding(&self) -> Option<&PodCondition> {
+        self.status.conditions.iter().find(|of| of.type_ == "PodScheduled" && of.status == "True")
     }
 }

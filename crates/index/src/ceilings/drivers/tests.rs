@@ -77,6 +77,28 @@ fn an_executor_that_terminates_for_long_lacks_evidence_of_its_drivers_start() {
 }
 
 #[test]
+fn a_pod_lacks_evidence_of_its_own_earlier_start_where_the_pod_that_controls_it_does_not_show_it() {
+    for (namespace, second) in [("ns", 50), ("other", 0)] {
+        let mut index = world();
+        let mut driver = pod("driver", second, APPLICATION);
+        driver["metadata"]["namespace"] = json!(namespace);
+        // it is created with its node, and shows its binding later
+        let mut executor = pod("executor", 0, DRIVER);
+        executor["spec"]["nodeName"] = json!("n");
+        executor["status"]["conditions"][0]["lastTransitionTime"] = json!(at(60));
+        let mut unshown = executor.clone();
+        unshown["status"] = json!({});
+        for pod in [&driver, &unshown, &executor] {
+            index.apply_pod(&read(pod));
+        }
+        assert_eq!(end(&mut index, &executor), Some(at(100)));
+        let missing = index.missing_evidence().into_iter();
+        let missing: Vec<Evidence> = missing.map(|of| of.facts.evidence).collect();
+        assert_eq!(missing, [Evidence { since: Some(at(0)), ..Evidence::default() }], "{namespace}");
+    }
+}
+
+#[test]
 fn a_keeper_that_starts_later_goes_by_the_evidence_on_the_executor() {
     let mut executor = pod("executor", 50, DRIVER);
     executor["metadata"]["annotations"] = json!({"tenure.dev/evidence": json!({"since": at(0)}).to_string()});

@@ -49,10 +49,18 @@ fn a_pod_of_which_nothing_is_known_may_be_protected() {
 #[test]
 fn a_system_critical_pod_gets_the_room_of_a_pod_that_does_not_show_its_binding_yet() {
     let world = World::new(&[pod("new", 0, &json!({"status": {"conditions": []}}))]);
-    assert_eq!(world.asked(&["new"]), NodeVerdict::Drop(Rejection::Unknown("new".into())));
+    assert!(is_protected(&world.asked(&["new"]), Rule::PreemptMinRuntime));
     let mut critical = preemptor();
     merge(&mut critical, &json!({"spec": {"priority": SYSTEM_CRITICAL_PRIORITY}}));
     assert_eq!(world.asked_by(&critical, &["new"]), keep(&["new"]));
+}
+
+#[test]
+fn a_pod_that_never_shows_its_binding_has_a_floor_since_its_creation_and_goes_in_place_of_no_other() {
+    let unshown = pod("unshown", 700, &json!({"status": {"conditions": []}}));
+    let world = World::new(&[unshown, pod("young", 60, &json!({}))]);
+    assert_eq!(world.asked(&["unshown"]), keep(&["unshown"]));
+    assert!(is_protected(&world.asked(&["young"]), Rule::PreemptMinRuntime));
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Pair {
         let name = match task {
             Task::Expire if group.first.attempts > 0 => "expired again",
             Task::Expire => "expired",
-            Task::Evict if self.model.pods[first].scheduled.is_none() => "never placed",
+            Task::Evict if self.model.pods[first].scheduled().is_none() => "never placed",
             Task::Evict if group.first.cause == Cause::WaitForRecovery => "lost readiness",
             Task::Evict => "never ready",
             Task::Announce if group.first.announced_end == Some(group.first.deadline) => "announced again",

@@ -43,6 +43,9 @@ impl History {
         }
         if self.random.percent(60) {
             self.schedule(&mut pod);
+        } else if self.apart.percent(20) {
+            // created with its node, whose kubelet shows that later or never
+            pod.bound = true;
         }
         self.pods.push(pod.clone());
         self.show_pod(pod);

@@ -36,7 +36,7 @@ fn the_overall_minimum_counts_for_floors_beside_those_of_subgroups() {
     agrees(&[floor(), Event::Group(group), member(1), member(3), member(5), ask(6)]);
 }
 
-/// The second has no time of scheduling, and so comes after the first.
+/// The second is created with its node, after the first was scheduled.
 #[test]
 fn a_pod_that_joins_another_without_a_controller_takes_no_floor_from_it() {
     let kind = PodGroupKind::Native;
@@ -45,7 +45,7 @@ fn a_pod_that_joins_another_without_a_controller_takes_no_floor_from_it() {
         floor(),
         Event::Pod(PodObj { groups, ..placed(1, 2, Some(1), None) }),
         Event::Group(GroupObj { kind, ..GroupObj::default() }),
-        Event::Pod(PodObj { uid: 5, bound: true, groups, ..PodObj::default() }),
+        Event::Pod(PodObj { uid: 5, created: 3_000, bound: true, groups, ..PodObj::default() }),
         ask(3),
     ]);
 }

@@ -36,7 +36,7 @@ impl Naive {
     pub(super) fn occupant(&self, uid: u32) -> Option<Occupant> {
         let record = self.records.get(&uid)?;
         let pod = self.workload_pods().find(|pod| pod.uid == uid)?;
-        if pod.scheduled.is_none() || record.is_unready() {
+        if pod.scheduled().is_none() || record.is_unready() {
             return None;
         }
         let root = self.root(pod.controller);

@@ -71,7 +71,7 @@ pub struct Bound {
     /// The queues whose extensions count, where another ends its run: a bit each.
     lending: u16,
     own: Option<Nanos>,
-    /// The scheduling of the pod that controls it, or did.
+    /// The scheduling of the pod that controls it, or did, or an earlier one that it has shown itself.
     since: Option<Nanos>,
     /// The earliest start that its group has shown, if the pod joined later.
     group_start: Option<Nanos>,
@@ -80,8 +80,11 @@ pub struct Bound {
 impl Bound {
     /// The same after another version of the pod.
     fn after(self, before: Option<&PodObj>, pod: &PodObj) -> Self {
-        let stays_bound = before.is_some_and(|before| before.scheduled.is_some()) && pod.scheduled.is_some();
-        if stays_bound { self } else { Self::default() }
+        let Some((before, now)) = before.and_then(PodObj::scheduled).zip(pod.scheduled()) else {
+            return Self::default();
+        };
+        let earlier = (before < now).then_some(before);
+        Self { since: self.since.into_iter().chain(earlier).min(), ..self }
     }
 
     /// The evidence of it on a pod, without that of its readiness.
@@ -98,9 +101,10 @@ impl Bound {
         }
     }
 
-    /// A pod has no evidence of the scheduling of the pod that controls it, or did.
-    fn lacks_since(self, pod: &PodObj) -> bool {
-        self.since.is_some_and(|since| pod.evidence.since.is_none_or(|noted| noted > since))
+    /// A pod has no evidence of its earlier start, and the scheduling of the pod that controls it doesn't show it.
+    fn lacks_since(self, pod: &PodObj, driver: Option<Nanos>) -> bool {
+        let mut shown = pod.evidence.since.into_iter().chain(driver);
+        self.since.is_some_and(|since| shown.all(|shown| shown > since))
     }
 
     fn queue(self, family: Family) -> Option<u8> {
@@ -264,7 +268,7 @@ impl Naive {
     fn bound(&self, pod: &PodObj) -> Bound {
         let known = self.records.get(&pod.uid).map(|record| record.bound);
         let known = known.or_else(|| self.terminating.get(&pod.uid).copied());
-        known.unwrap_or_else(|| Bound::default().after(None, pod))
+        known.unwrap_or_default()
     }
 
     /// A record lasts as long as its pod is kept.
@@ -274,8 +278,9 @@ impl Naive {
         let known = self.records.get(&uid).map(|record| record.bound);
         // only a view of an older time shows that a pod doesn't terminate any more
         let terminating = self.terminating.remove(&uid).filter(|_| pod.is_some_and(|pod| pod.terminating));
-        let known = known.or(terminating).unwrap_or_default();
-        let bound = pod.map_or(known, |pod| known.after(earlier.as_ref(), pod));
+        let known = known.or(terminating);
+        let bound = known.map(|known| pod.map_or(known, |pod| known.after(earlier.as_ref(), pod)));
+        let bound = bound.unwrap_or_default();
         let terminates = pod.filter(|pod| pod.terminating && !pod.finished && !pod.critical);
         if terminates.is_some_and(|pod| Self::names_queue(pod, bound)) {
             self.terminating.insert(uid, bound);
@@ -469,13 +474,14 @@ impl Naive {
         let missing = |(uid, record): (&u32, &Record)| {
             let (pod, bound) = (&self.pods[uid], record.bound);
             let lacks_ready = record.readiness != Readiness::NotYet && readiness(pod) == Readiness::NotYet;
-            let is_controlled = pod.controller.is_some_and(|(_, of)| self.records.contains_key(&of));
-            let is_missing = (bound.lacks_since(pod) && !is_controlled)
+            let driver = pod.controller.filter(|(_, of)| self.records.contains_key(of));
+            let driver = driver.map(|(_, of)| &self.pods[&of]).filter(|of| of.namespace == pod.namespace);
+            let is_missing = bound.lacks_since(pod, driver.and_then(PodObj::scheduled))
                 || self.lacks_fixed(pod, bound)
                 || (lacks_ready && self.must_be_ready(pod));
             let was_ready = lacks_ready || pod.evidence.was_ready;
             let evidence = EvidenceObj { was_ready, ..bound.evidence(pod) };
-            (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
+            (pod.scheduled().is_some() && is_missing).then_some((*uid, evidence))
         };
         self.records.iter().filter_map(missing).collect()
     }
@@ -509,7 +515,7 @@ impl Naive {
             let scheduled = self.kept().find(is_driver).and_then(PodObj::scheduled);
             let earlier = scheduled.filter(|at| pod.scheduled().is_some_and(|own| *at < own));
             bound.since = bound.since.into_iter().chain(earlier).min();
-            if bound.lacks_since(pod) || self.lacks_fixed(pod, bound) {
+            if bound.lacks_since(pod, None) || self.lacks_fixed(pod, bound) {
                 unnoted.insert(uid, bound.evidence(pod));
             }
             self.terminating.insert(uid, bound);
@@ -577,7 +583,7 @@ impl Naive {
         };
         let wait = self.wait(family, queue)?;
         if !wait.from_creation {
-            pod.scheduled?;
+            pod.scheduled()?;
         }
         let (at, cause) = ready_until(wait, standing.lacking?)?;
         Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
@@ -599,7 +605,7 @@ impl Naive {
 
     /// The queues and the own ceiling of a pod that are fixed now. None: it isn't bound.
     fn fixed(&self, uid: u32) -> Option<Bound> {
-        let pod = self.pods.get(&uid).filter(|pod| pod.scheduled.is_some())?;
+        let pod = self.pods.get(&uid).filter(|pod| pod.scheduled().is_some())?;
         let known = self.bound(pod);
         let fixed = |family, label| {
             let queue = self.queue_of(pod, family).filter(|queue| self.knows(family, *queue));

@@ -24,10 +24,9 @@ impl Naive {
         wire::floors(&self.config)
     }
 
-    /// Pods on a node that take room there, and may be judged: of one that was bound a moment ago too little is known.
+    /// Pods on a node that take room there.
     pub fn running_on(&self, node: u8) -> Vec<&PodObj> {
-        let here = self.pods.values().filter(|pod| pod.bound && pod.node() == node);
-        here.filter(|pod| pod.is_live() && pod.scheduled.is_some()).collect()
+        self.pods.values().filter(|pod| pod.bound && pod.node() == node && pod.is_live()).collect()
     }
 
     /// A question as it is asked: of the pod that wants room, if it is one that waits, and for each node.
@@ -43,8 +42,7 @@ impl Naive {
 
     /// The pods that a question offers.
     pub fn offered(&self, ask: Ask) -> Vec<&PodObj> {
-        let here = self.running_on(ask.node).into_iter().filter(|pod| pod.scheduled.is_some());
-        let lower = here.filter(|pod| pod.priority() < ask.priority);
+        let lower = self.running_on(ask.node).into_iter().filter(|pod| pod.priority() < ask.priority);
         lower
             .take(8)
             .enumerate()
@@ -207,7 +205,8 @@ impl Naive {
         }
         let frees = |pod: &&PodObj| {
             let is_static = pod.mirror || matches!(pod.controller, Some((OwnerKind::DaemonSet, _)));
-            !is_static || offered.contains(pod)
+            // perhaps no kubelet admits a pod that was created with its node
+            (!is_static && pod.scheduled.is_some()) || offered.contains(pod)
         };
         let may = |pod: &&PodObj| pod.priority() < ask.priority && !self.are_protected(ask, &[pod]);
         Some(here.into_iter().filter(may).filter(frees).collect())

@@ -54,7 +54,7 @@ impl Naive {
         }
         // of each workload the ends of its floors, as far as it is within them, and when it and its pods started
         let mut runs: BTreeMap<(String, Counted), (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
-        for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
+        for pod in self.workload_pods().filter(|pod| pod.scheduled().is_some()) {
             let run = runs.entry((self.queue_name(pod), self.counted(pod))).or_default();
             run.0.extend(self.protected_until(pod));
             run.1.extend(self.start(pod).into_iter().chain(pod.scheduled()));
@@ -88,8 +88,8 @@ impl Naive {
         let tree = self.tree();
         let queue = tree.find(&self.queue_name(pod))?;
         let floor = longest_floor(&self.floors(), tree, queue);
-        let end =
-            self.start(pod).filter(|_| pod.scheduled.is_some())? + Nanos::try_from(floor.as_nanos()).unwrap();
+        let end = self.start(pod).filter(|_| pod.scheduled().is_some())?
+            + Nanos::try_from(floor.as_nanos()).unwrap();
         Some(end).filter(|end| !floor.is_zero() && self.now < *end)
     }
 
