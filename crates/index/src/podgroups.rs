@@ -148,9 +148,10 @@ impl Gangs {
         for Membership { group: key, .. } in new.into_iter().flat_map(|new| &*new.of).chain(left) {
             let is_of = |member: &&GroupMember| member.is_of(key);
             let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(self.for_keeper)));
-            let (queue, was_in_doubt) = (gang.queue().cloned(), gang.is_in_doubt());
+            let says = |gang: &Gang| (gang.queue().cloned(), gang.is_in_doubt(), gang.is_start_remembered());
+            let before = says(gang);
             gang.replace(uid, old.filter(is_of), new.filter(is_of), has_succeeded, &self.members);
-            if gang.queue() != queue.as_ref() || gang.is_in_doubt() != was_in_doubt {
+            if says(gang) != before {
                 self.moved.extend(gang.members());
             }
             self.changed.insert(key.clone());

@@ -34,8 +34,8 @@ pub struct Evidence {
     /// to one run; or one that the pod itself has shown. None: no earlier start is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The start of the pod's `PodGroup`, where the pod joined later. None: the group shows its start,
-    /// or the pod was there.
+    /// The start of the pod's `PodGroup`, where the pod joined later. None: the group and its pods show
+    /// the start, or the pod was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_start: Option<Timestamp>,
     /// True if the pod was ready before its node was restarted: its conditions don't show that any

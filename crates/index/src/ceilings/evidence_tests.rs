@@ -129,15 +129,21 @@ fn late(annotations: &Value) -> projection::Pod {
     pod
 }
 
+/// The world with that pod. The label of the first one names its queue, too: it lacks no evidence.
+fn world_with_late(annotations: &Value) -> CeilingIndex {
+    let mut index = world();
+    index.apply_pod(&pod(&json!({"labels": {"kai.scheduler/queue": "short"}})));
+    index.apply_pod(&late(annotations));
+    index
+}
+
 #[test]
 fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_group_is_gone() {
     let bare = json!({"pod-group-name": "gang"});
     for is_made_again in [false, true] {
-        let mut index = world();
-        index.apply_pod(&late(&bare));
-        index.reschedule();
-        index.delete_pod(Uid::of("a"));
+        let mut index = world_with_late(&bare);
         assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "the group shows it");
+        index.delete_pod(Uid::of("a"));
         index.delete_group(PodGroupKind::Runai, "ns", "gang");
         if is_made_again {
             add_group(&mut index);
@@ -153,6 +159,25 @@ fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_group_is_gone() {
         next.apply_pod(&noted);
         assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
     }
+}
+
+#[test]
+fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_pods_before_it_are_gone() {
+    let bare = json!({"pod-group-name": "gang"});
+    let mut index = world_with_late(&bare);
+    assert_eq!(missing(&mut index), None, "a pod that was there at the start shows it");
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(index.next_expiry(), Some(at(100)), "its end only moves earlier");
+    let evidence = missing(&mut index).expect("a later keeper won't know the start of the group");
+    assert_eq!(evidence, Evidence { group_start: Some(at(0)), ..Evidence::default() });
+    let noted = late(&noted(&evidence));
+    index.apply_pod(&noted);
+    assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "it is noted");
+    let mut next = CeilingIndex::new(CeilingOptions::default());
+    add_queue(&mut next, "short", "100s");
+    add_group(&mut next);
+    next.apply_pod(&noted);
+    assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub fn bound_run(
 ) -> BoundRun {
     let is_ignored = ignored_own(objects, &standing).is_some();
     let PodStanding { mut queues, lending, own, start, is_grouped, expires, .. } = standing;
+    let start = start.filter(|_| is_grouped);
     // no ceiling of T9k's queues counts from that start
     let counts_start = expires.is_some_and(|(_, family)| family == Family::Runai);
     // a PodGroup may name anything, of any length: a name that no queue has isn't kept, nor written
@@ -79,8 +80,8 @@ pub fn bound_run(
         own,
         own_is_noted: own.is_some_and(|own| is_noted(objects, pod, of, own)),
         must_be_ready: false,
-        group_start: start.filter(|_| is_grouped),
-        fixes_group_start: counts_start && objects.gangs.knows_start(of),
+        group_start: start.filter(|_| counts_start && objects.gangs.knows_start(of)),
+        shown_start: start.filter(|_| objects.gangs.shows_start(of)),
     }
 }
 

@@ -111,11 +111,11 @@ pub struct BoundRun {
     pub own_is_noted: bool,
     /// True if the workload has to be ready. Then it counts whether the pod was.
     pub must_be_ready: bool,
-    /// The start of the pod's group. None: the group hasn't started, or there is none.
+    /// The start of the pod's group, if that ends the run. None: no ceiling counts from it, or it may
+    /// be the start of an earlier run.
     pub group_start: Option<Timestamp>,
-    /// True if that start ends the run. False: no ceiling counts from it, or it may be the start of
-    /// an earlier run.
-    pub fixes_group_start: bool,
+    /// The start that the pod's group shows to a later keeper, too. None: it shows none.
+    pub shown_start: Option<Timestamp>,
 }
 
 impl ManagedPod {
@@ -190,15 +190,8 @@ impl ManagedPod {
     /// Fixes the present queues of a bound pod, its workload's own ceiling and its group's start.
     /// Returns true if the pod lacks evidence of them, or of its readiness.
     pub fn fix(&mut self, run: BoundRun) -> bool {
-        let BoundRun {
-            queues: mut now,
-            lending,
-            own,
-            own_is_noted,
-            must_be_ready,
-            group_start,
-            fixes_group_start,
-        } = run;
+        let BoundRun { queues: mut now, lending, own, own_is_noted, must_be_ready, group_start, shown_start } =
+            run;
         let Some(started) = self.started else { return false };
         let FixedRun { known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
         // a label alone doesn't count where a group names another queue
@@ -213,8 +206,9 @@ impl ManagedPod {
         let lacks = |family: Family| queues[family].is_some() && queues[family] != noted.queues[family];
         let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
         let lacks_ready = must_be_ready && self.ready_note == ReadyNote::Lacking;
-        let shown = group_start.and_then(|at| Milliseconds::new(milliseconds_up(at)));
-        let earlier = shown.filter(|at| fixes_group_start && at.get() < started.get());
+        let [of_group, shown] = [group_start, shown_start]
+            .map(|start| start.and_then(|at| Milliseconds::new(milliseconds_up(at))));
+        let earlier = of_group.filter(|at| at.get() < started.get());
         let group_start = Milliseconds::earliest(known.group_start, earlier);
         let lacks_start = group_start.is_some_and(|start| {
             [shown, noted.group_start].into_iter().flatten().all(|other| start.get() < other.get())

@@ -65,6 +65,9 @@ struct ObservedRun {
     /// True if the group's shape has changed since the start was last computed. A tenant may change
     /// it at any rate: until then, another change of the shape reads no pods.
     reshaped: bool,
+    /// True if a pod has left, or shows another start, that was there at the start or when that was
+    /// stamped. The present pods may show a later start.
+    worn: bool,
 }
 
 /// A list of pods has begun, and none of the members that were active before it has been seen since:
@@ -131,6 +134,10 @@ impl Gang {
             (1.., 0) => self.doubt.iter_mut().for_each(|doubt| _ = doubt.joined.remove(&uid)),
             (0, 0) => {}
         }
+        let stamp = self.group.as_ref().and_then(|group| group.stamp);
+        self.shown.worn |= old.is_some_and(|old| {
+            !old.shows_as(new) && (old.scheduled() <= self.shown.start || Some(old.created()) <= stamp)
+        });
         // a pod that has only got ready, or has lost that, shows no other start
         let is_noted = |new: &GroupMember| {
             old.is_some_and(|old| old.is_active() && old.created == new.created && old.shows_as(Some(new)))
@@ -193,6 +200,12 @@ impl Gang {
     /// True if the group that the present run began with was deleted or replaced.
     pub const fn has_lost_group(&self) -> bool {
         self.fixed.is_some()
+    }
+
+    /// True if the start may be known only because earlier pods have shown it: a later keeper won't
+    /// know it.
+    pub const fn is_start_remembered(&self) -> bool {
+        self.shown.worn
     }
 
     /// Ends the run: forgets the facts about it, and remembers the stamp that it leaves behind.

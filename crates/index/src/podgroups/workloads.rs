@@ -211,6 +211,11 @@ impl Gangs {
             .is_some_and(|(of, _)| !of.gang.is_in_doubt() && !self.changed.contains(of.key))
     }
 
+    /// True if the group that counts for a pod shows its start to a later keeper, too.
+    pub fn shows_start(&self, memberships: &[Membership]) -> bool {
+        self.workload(memberships).is_some_and(|(of, _)| !of.gang.is_start_remembered())
+    }
+
     /// Returns the groups of a pod that exist, with the pod's memberships of them.
     fn existing<'g, 'm>(
         &'g self,

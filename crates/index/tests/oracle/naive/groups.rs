@@ -25,6 +25,8 @@ pub struct Run {
     pub left: Option<Nanos>,
     /// The queue that the first group of this run named, if that group was deleted or replaced since.
     fixed: Option<Named>,
+    /// A pod has left, or shows another start, that was there at the start or when that was stamped.
+    pub worn: bool,
     readiness: Memory,
     pub stamp: Stamp,
 }
@@ -298,6 +300,7 @@ impl Naive {
         let live = |pod: Option<&PodObj>| -> Vec<GroupKey> {
             pod.filter(|pod| pod.is_live()).into_iter().flat_map(PodObj::keys).collect()
         };
+        self.wear(before, now.as_ref());
         for key in live(now.as_ref()) {
             let run = self.run_mut(key);
             if let Some(pod) = now.as_ref().filter(|pod| pod.is_active()) {
@@ -330,6 +333,26 @@ impl Naive {
         }
     }
 
+    /// Notes that a pod shows the start of its run no more, if it did.
+    fn wear(&mut self, before: Option<&PodObj>, now: Option<&PodObj>) {
+        let has_subgroups =
+            |(kind, ..): GroupKey| !matches!(kind, PodGroupKind::Coscheduling | PodGroupKind::Native);
+        let shows = |pod: &PodObj| {
+            let groups = pod.keys().map(|key| (key, pod.subgroup.filter(|_| has_subgroups(key))));
+            (pod.scheduled(), pod.controller, groups.collect::<Vec<_>>())
+        };
+        let Some(before) = before.filter(|pod| pod.is_active()) else { return };
+        if now.filter(|pod| pod.is_live()).map(shows) == Some(shows(before)) {
+            return;
+        }
+        for key in before.keys() {
+            let stamp = self.groups.get(&key).and_then(stamp_of);
+            let run = self.run_mut(key);
+            let shown = run.shown.into_iter().chain(run.set_back).min();
+            run.worn |= before.scheduled() <= shown || Some(before.created * MILLI) <= stamp;
+        }
+    }
+
     fn note_created(&mut self, key: GroupKey) {
         let Some(mut run) = self.runs.remove(&key) else { return };
         run.readiness.note_created(&self.members(key));
@@ -356,7 +379,7 @@ impl Naive {
                 }
                 let run = self.run_mut(key);
                 (run.oldest, run.shown, run.set_back, run.readiness) = (oldest, None, None, readiness);
-                run.fixed = None;
+                (run.fixed, run.worn) = (None, false);
                 self.note_created(key);
             }
         }
@@ -467,6 +490,7 @@ impl Run {
     fn end(&mut self, left: Option<Nanos>) {
         self.ended += 1;
         (self.left, self.oldest, self.shown, self.set_back, self.fixed) = (left, None, None, None, None);
+        self.worn = false;
         self.readiness = Memory::default();
         self.stamp.written = 0;
     }
