@@ -48,8 +48,9 @@ impl Pair {
             }
             let is_extended = standing.as_ref().is_some_and(|of| of.extension.is_positive());
             self.seen.note("extended", usize::from(is_extended));
-            let is_driven = model.is_driven(pod);
-            self.seen.note("driven", usize::from(is_driven));
+            let is_driven = pod.controller.is_some_and(|(kind, _)| kind == OwnerKind::Pod);
+            let earlier = if is_driven { "driven" } else { "showed its binding later" };
+            self.seen.note(earlier, usize::from(model.has_earlier_start(pod)));
             self.seen.note("outlived its group", usize::from(model.has_lost_start(pod)));
             let given = standing.map(|of| {
                 let queue = |family| of.queue(family).map(ToString::to_string);

@@ -368,8 +368,9 @@ impl Naive {
         start.is_some_and(|start| shown.is_none_or(|shown| shown > start))
     }
 
-    /// True if the pod that controls it, or did, moves its end.
-    pub fn is_driven(&self, pod: &PodObj) -> bool {
+    /// True if an earlier start than its own moves its end: that of the pod that controls it, or did, or one that it has
+    /// shown before.
+    pub fn has_earlier_start(&self, pod: &PodObj) -> bool {
         self.bound(pod).since.is_some() && self.standing(pod).is_some_and(|of| of.expires.is_some())
     }
 
