@@ -1,6 +1,7 @@
 //! Notes on bound pods the facts that end their run, where no other object of the cluster will show
 //! them: the queue that their `PodGroup` named, a ceiling of their own that was removed, the start
-//! of a pod that controlled them, and that of a `PodGroup` that they joined late.
+//! of a pod that controlled them, an earlier one that they showed themselves, and that of a
+//! `PodGroup` that they joined late.
 //!
 //! `Args::write` runs the [`EvidenceWriter`] while this keeper leads. The index remembers these
 //! facts as long as a pod runs, and the annotation hands them to the next keeper. The API server
