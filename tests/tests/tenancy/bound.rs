@@ -252,6 +252,38 @@ async fn evidence_is_neither_created_with_a_pod_nor_added_before_the_pod_is_boun
     .await;
 }
 
+/// Schedulers such as Volcano's copy the annotations of the pod to the Binding.
+#[tokio::test]
+async fn a_binding_adds_no_evidence_and_may_have_the_annotations_of_its_pod() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let mut object = pod(tenant, "waits", &json!({}), &json!({"pod-group-name": "a"}));
+        object["spec"]["schedulerName"] = json!("none");
+        let waits = tenant.create(&object).await;
+        let bind = async |path: &str, annotations: &Value| {
+            let binding = json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waits", "annotations": annotations},
+                "target": {"kind": "Node", "name": "node-1"},
+            });
+            let path = format!("/api/v1/namespaces/{}/{path}", tenant.name());
+            // an administrator by group alone
+            let user = ["--as", "person", "--as-group", MASTERS];
+            let arguments = [["create", "--raw", &path, "-f", "-"].as_slice(), &user].concat();
+            world.cluster.kubectl_with_input(&arguments, &binding.to_string()).await.unwrap()
+        };
+        for path in ["pods/waits/binding", "bindings"] {
+            let refused = bind(path, &json!({EVIDENCE: "{}"})).await;
+            let words = "metadata.annotations[tenure.dev/evidence]: Forbidden: only Tenure's keeper writes it";
+            assert!(refused.stderr.contains(words), "{path}: {refused:?}");
+        }
+        assert_eq!(tenant.field(&waits, "spec.nodeName").await, Value::Null);
+        let of_scheduler = bind("pods/waits/binding", &json!({"pod-group-name": "a"})).await;
+        of_scheduler.success().unwrap();
+        assert_eq!(tenant.field(&waits, "spec.nodeName").await, json!("node-1"));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_pod_has_no_more_claims_of_devices_than_usage_counts() {
     let world = references::off().await;
