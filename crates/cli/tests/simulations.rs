@@ -416,6 +416,43 @@ fn devices_of_nodes_are_room_for_claims_and_for_requests() {
     assert!(unknown.contains("Note: it also needs ports, volumes, devices"), "{unknown}");
 }
 
+/// The annotation is kube-scheduler's, but a tenant may write it to a claim.
+#[test]
+fn devices_of_a_claim_for_requests_are_room_only_if_the_status_of_a_pod_names_the_claim() {
+    let annotated = "{name: held, namespace: team, annotations: {resource.kubernetes.io/extended-resource-claim: 'true'}}";
+    let devices = DEVICES.replace("{name: held, namespace: team}", annotated);
+    let pod = "---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: team, labels: {kai.scheduler/queue: research}, creationTimestamp: '2026-01-01T00:00:00Z'}
+spec:
+  nodeName: n1
+  containers: [{name: c, resources: {requests: {nvidia.com/gpu: 2}}}]
+status:
+  phase: Running
+  extendedResourceClaimStatus: {resourceClaimName: held}
+  conditions: [{type: PodScheduled, status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z'}]
+";
+    let (held, forged) = ([devices.as_str(), pod, SLICE].concat(), [devices.as_str(), SLICE].concat());
+    let (two, four) = (job(2, 1), job(4, 1));
+    let directory =
+        with(&[("held.yaml", &held), ("forged.yaml", &forged), ("two.yaml", &two), ("four.yaml", &four)]);
+    let room = |cluster: &str, job: &str| {
+        good(&directory, &format!("forecast -f {cluster}.yaml --now 2026-01-01T01:00:00Z --for {job}.yaml"))
+    };
+    for cluster in ["held", "forged"] {
+        let text = room(cluster, "two");
+        assert!(
+            text.starts_with("There is room for job/big") && text.contains(" now, if"),
+            "{cluster}: {text}"
+        );
+    }
+    let text = room("held", "four");
+    assert!(text.contains(" by 2026-01-01T02:10:30Z at the latest"), "{text}");
+    let text = room("forged", "four");
+    assert!(text.starts_with("Ceilings alone make no room for job/big"), "{text}");
+}
+
 #[test]
 fn a_pod_and_a_node_that_files_have_twice_count_once() {
     let (_, objects) = CLUSTER.split_once("---\n").unwrap();

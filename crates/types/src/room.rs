@@ -113,6 +113,9 @@ struct Status {
     /// The names of the claims of devices that were made for the pod.
     #[serde(deserialize_with = "or_empty")]
     resource_claim_statuses: Vec<ClaimEntry>,
+    /// The claim that kube-scheduler has made for resources that the pod requests.
+    #[serde(rename = "extendedResourceClaimStatus")]
+    extended_resource_claim: Option<ClaimEntry>,
 }
 
 /// The status of a container or init container, found by name.
@@ -182,6 +185,12 @@ impl PodWithRoom {
             }
         });
         references.collect()
+    }
+
+    /// Returns the name of the claim that kube-scheduler has made for resources that the pod requests.
+    /// None: there is none.
+    pub fn claim_of_requests(&self) -> Option<&str> {
+        self.status.extended_resource_claim.as_ref()?.resource_claim_name.as_deref()
     }
 
     /// Splits this into the pod and its demand, as kube-scheduler counts it.

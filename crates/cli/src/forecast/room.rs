@@ -58,7 +58,7 @@ impl ClusterRoom {
             let listed = objects(Api::all(cluster.client.clone()), None).try_concat().await;
             nodes = listed.map_err(|error| cannot_list(kind, error))?;
             claims = claims.with_offers(cluster).await?;
-            claims.offer(&mut nodes, &pods.iter().flat_map(|pod| &pod.claims).collect());
+            claims.offer(&mut nodes, &pods.iter().flat_map(BoundPod::all_claims).collect());
         }
         claims.warning.iter().for_each(|warning| warn(warning));
         if runs_dry(cluster).await {
@@ -80,7 +80,7 @@ impl ClusterRoom {
         let pods: Vec<_> = pods.filter_map(|pod| BoundPod::read(pod, &mut snapshot.index)).collect();
         let mut nodes: Vec<Node> = decode_all(&documents, "", "Node")?;
         let claims = ClaimedDevices::of_files(&documents)?;
-        claims.offer(&mut nodes, &pods.iter().flat_map(|pod| &pod.claims).collect());
+        claims.offer(&mut nodes, &pods.iter().flat_map(BoundPod::all_claims).collect());
         let longest = args.max_termination_grace.to_signed();
         let occupants = occupants(pods, &claims, &mut snapshot, longest, now);
         Ok(Self { now, occupants, nodes, claims, namespace: DEFAULT_NAMESPACE.into() })

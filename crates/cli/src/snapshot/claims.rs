@@ -37,9 +37,6 @@ pub type ClaimName = (String, String);
 /// The group of claims and devices.
 const GROUP: &str = "resource.k8s.io";
 
-/// The annotation of a claim that kube-scheduler has made for resources that a pod requests.
-const OF_REQUESTS: &str = "resource.kubernetes.io/extended-resource-claim";
-
 /// The devices of claims, by resource.
 #[derive(Debug, Default)]
 pub struct ClaimedDevices {
@@ -57,8 +54,8 @@ pub struct ClaimedDevices {
 struct AllocatedDevice {
     /// The resource that the device counts as.
     resource: String,
-    /// The claim that has the device. None: kube-scheduler made the claim for requests of a pod.
-    claim: Option<ClaimName>,
+    /// The claim that has the device.
+    claim: ClaimName,
 }
 
 impl ClaimedDevices {
@@ -131,10 +128,9 @@ impl ClaimedDevices {
         }
         for claim in claims {
             let name = name_of(&claim);
-            let holder = (!claim.annotations().contains_key(OF_REQUESTS)).then(|| name.clone());
             for (device, class) in claim.allocated() {
                 let resource = self.resources.of_class(class);
-                self.allocated.insert(device, AllocatedDevice { resource, claim: holder.clone() });
+                self.allocated.insert(device, AllocatedDevice { resource, claim: name.clone() });
             }
             self.claims.insert(name, self.resources.amounts(&claim.devices()));
         }
@@ -147,12 +143,12 @@ impl ClaimedDevices {
 
     /// Adds the devices of nodes to the nodes' allocatable resources, except where a device plugin
     /// offers the same resource: kube-scheduler then takes requests to be for the plugin. `held` are
-    /// the claims of the pods on nodes. A device of another claim is left out.
+    /// the claims of the pods on nodes, also those for their requests. A device of another claim is left
+    /// out.
     pub fn offer(&self, nodes: &mut [Node], held: &HashSet<&ClaimName>) {
         let taken = |device: &DeviceName| {
             let AllocatedDevice { resource, claim } = self.allocated.get(device)?;
-            let is_held = claim.as_ref().is_none_or(|claim| held.contains(claim));
-            Some(if is_held { resource.as_str() } else { "" })
+            Some(if held.contains(claim) { resource.as_str() } else { "" })
         };
         let mut by_node = self.offered.by_node(&self.resources, taken);
         for node in nodes {
@@ -207,4 +203,9 @@ fn name_of(object: &impl ResourceExt) -> ClaimName {
 pub fn held_claims(pod: &PodWithRoom) -> Vec<ClaimName> {
     let names = pod.claims().into_iter().filter_map(|reference| reference.claim);
     names.map(|name| (namespace(pod), name)).collect()
+}
+
+/// Returns the name of the claim that kube-scheduler has made for the requests of a pod.
+pub fn claim_of_requests(pod: &PodWithRoom) -> Option<ClaimName> {
+    Some((namespace(pod), pod.claim_of_requests()?.to_owned()))
 }

@@ -13,7 +13,7 @@ use tenure_policy::{
 };
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
-use super::{ClaimName, ClaimedDevices, Snapshot, held_claims};
+use super::{ClaimName, ClaimedDevices, Snapshot, claims::claim_of_requests, held_claims};
 
 /// Amounts by resource, as the scheduler counts them: CPUs in thousandths, all else in whole units.
 pub type Amounts = BTreeMap<String, i64>;
@@ -79,6 +79,8 @@ pub struct BoundPod {
     requests: Amounts,
     /// The claims of devices that the pod holds.
     pub claims: Vec<ClaimName>,
+    /// The claim whose devices the pod has by its requests.
+    claim_of_requests: Option<ClaimName>,
     seen: Option<SeenPod>,
 }
 
@@ -86,9 +88,15 @@ impl BoundPod {
     /// Reads a pod, and adds it to the index. None: the pod takes no room.
     pub fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
         let claims = held_claims(&pod);
+        let claim_of_requests = claim_of_requests(&pod);
         let (pod, room) = pod.split();
         index.apply_member(&pod);
-        Self::of(pod, room.requests, claims, index)
+        Some(Self { claim_of_requests, ..Self::of(pod, room.requests, claims, index)? })
+    }
+
+    /// Returns all claims whose devices the pod has.
+    pub fn all_claims(&self) -> impl Iterator<Item = &ClaimName> {
+        self.claims.iter().chain(&self.claim_of_requests)
     }
 
     /// Reads a pod that the index has. None: the pod takes no room, because it isn't on a node or
@@ -96,7 +104,13 @@ impl BoundPod {
     pub fn of(pod: Pod, mut room: Amounts, claims: Vec<ClaimName>, index: &mut CeilingIndex) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
         room.insert(PODS.into(), 1);
-        is_there.then(|| Self { seen: SeenPod::read(&pod, index), requests: room, claims, pod })
+        is_there.then(|| Self {
+            seen: SeenPod::read(&pod, index),
+            requests: room,
+            claims,
+            claim_of_requests: None,
+            pod,
+        })
     }
 
     /// Computes the latest end of the pod: the earlier of its ceiling and its deletion, each with a

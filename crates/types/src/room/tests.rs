@@ -355,9 +355,14 @@ fn a_pod_claims_devices_by_the_claim_that_was_made_for_it_or_that_it_names() {
             {"name": "later", "resourceClaimTemplateName": "one-nic"},
             {"name": "of-nothing"},
         ]},
-        "status": {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "a-own-x7c2p"}]},
+        "status": {
+            "resourceClaimStatuses": [{"name": "own", "resourceClaimName": "a-own-x7c2p"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "a-extended-resources-k9d4z", "requestMappings": []},
+        },
     });
-    let claims = serde_json::from_value::<PodWithRoom>(pod).unwrap().claims();
+    let pod = serde_json::from_value::<PodWithRoom>(pod).unwrap();
+    assert_eq!(pod.claim_of_requests(), Some("a-extended-resources-k9d4z"));
+    let claims = pod.claims();
     let text = |of: &str| Some(of.to_owned());
     let expected = [
         ClaimReference { claim: text("a-own-x7c2p"), template: text("one-gpu") },
