@@ -29,7 +29,8 @@ pub struct UsageCounter {
 impl UsageCounter {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || self.handles.usage.close()).await;
+        lead.work(shutdown, async || Box::pin(self.work(shutdown)).await, || self.handles.usage.close())
+            .await;
     }
 
     /// Runs one session after the other until `shutdown`. Waits while the configuration has no

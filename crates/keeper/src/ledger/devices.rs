@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, WatchParams},
@@ -33,8 +33,6 @@ const REPLAY_SECONDS: u32 = 1;
 /// The timeout of that watch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of claims that are read at a time. A pod may name many.
-const READS: usize = 8;
 /// The time for which a class isn't read again.
 const CLASS_AGE: Duration = Duration::from_mins(1);
 
@@ -143,8 +141,8 @@ impl DeviceReader {
             }
         }
         let read = |name: String| async move { (api.get_opt(&name).await, name) };
-        let read: Vec<_> = stream::iter(others).map(read).buffered(READS).collect().await;
-        for (claim, name) in read {
+        // at the same time, 32 at most: all other pods wait to be counted
+        for (claim, name) in join_all(others.into_iter().map(read)).await {
             let Some(claim) = self.tolerate(claim)?.flatten() else {
                 if of_callers() {
                     let claim = format!("{namespace}/{name}");
@@ -202,6 +200,7 @@ mod tests {
 
     use parking_lot::Mutex;
     use serde_json::{Value, json};
+    use tokio::sync::Barrier;
 
     use super::*;
     use crate::testing;
@@ -255,6 +254,24 @@ mod tests {
         tokio::time::advance(CLASS_AGE).await;
         reader.claims(&pod(&["allocated"])).await.unwrap();
         assert_eq!(asked.lock().last().map(String::as_str), Some("class"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_claims_of_a_pod_are_read_at_the_same_time() {
+        let all = Arc::new(Barrier::new(32));
+        let answer = move |_, _| {
+            let all = Arc::clone(&all);
+            async move {
+                all.wait().await;
+                let gone = json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "", "status": "Failure"});
+                (404, gone)
+            }
+        };
+        let mut reader = DeviceReader::new(testing::client(answer));
+        let names: Vec<String> = (0..32).map(|number| format!("claim-{number}")).collect();
+        let pod = pod(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let read = timeout(PATIENCE, reader.claims(&pod)).await;
+        assert_eq!(read.unwrap().unwrap(), []);
     }
 
     #[tokio::test]
