@@ -192,7 +192,8 @@ async fn the_status_of_a_queue_is_an_annotation_and_no_queue_comes_back_by_it() 
         "apiVersion": "scheduling.run.ai/v2", "kind": "Queue",
         "metadata": {"name": "kai", "uid": parent.metadata.uid, "annotations": annotations},
     });
-    world.cluster.kubectl(&["delete", V2, "kai"]).await.unwrap().success().unwrap();
+    // a queue whose parent is gone shows in what other tests print
+    world.cluster.kubectl(&["delete", V2, "kai-child", "kai"]).await.unwrap().success().unwrap();
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("scheduling.run.ai", "v2", "Queue"));
     let queues: Api<DynamicObject> = Api::all_with(world.cluster.client().unwrap(), &kind);
     let late = PatchParams::apply("tenure-keeper-status").force();
