@@ -180,18 +180,19 @@ fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_pods_before_it_ar
     assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
 }
 
+/// A pod of queue `short` that was created with its node. Its kubelet shows that at this second.
+fn placed(shown: Option<i64>, annotations: &Value) -> projection::Pod {
+    let labels = json!({"kai.scheduler/queue": "short"});
+    let mut pod = pod(&json!({"labels": labels, "annotations": annotations}));
+    pod.spec.node_name = Some("n".into());
+    let condition = shown
+        .map(|second| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(second)}));
+    pod.status.conditions = serde_json::from_value(condition.into_iter().collect()).unwrap();
+    pod
+}
+
 #[test]
 fn a_pod_that_is_created_with_its_node_ends_by_its_creation_however_late_it_shows_its_binding() {
-    let placed = |shown: Option<i64>, annotations: &Value| {
-        let labels = json!({"kai.scheduler/queue": "short"});
-        let mut pod = pod(&json!({"labels": labels, "annotations": annotations}));
-        pod.spec.node_name = Some("n".into());
-        let condition = shown.map(
-            |second| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(second)}),
-        );
-        pod.status.conditions = serde_json::from_value(condition.into_iter().collect()).unwrap();
-        pod
-    };
     let keeper = || {
         let mut index = CeilingIndex::new(CeilingOptions::default());
         add_queue(&mut index, "short", "100s");
@@ -203,13 +204,40 @@ fn a_pod_that_is_created_with_its_node_ends_by_its_creation_however_late_it_show
     index.apply_pod(&placed(Some(60), &json!({})));
     assert_eq!(index.next_expiry(), Some(at(100)), "its end only moves earlier");
     let evidence = missing(&mut index).expect("the pod shows a later start");
-    assert_eq!(evidence, Evidence { since: Some(at(0)), ..Evidence::default() });
+    assert_eq!(evidence, Evidence { since: Some(at(0)), ..named("short") });
     let evidence = serde_json::to_string(&evidence).unwrap();
     let noted = placed(Some(60), &json!({"tenure.dev/evidence": evidence}));
     index.apply_pod(&noted);
     assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))), "it is noted");
     let mut next = keeper();
     next.apply_pod(&noted);
+    assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
+}
+
+#[test]
+fn a_group_that_is_made_before_a_pod_shows_its_binding_late_ends_its_run_no_later() {
+    let keeper = || {
+        let mut index = CeilingIndex::new(CeilingOptions::default());
+        add_queue(&mut index, "short", "100s");
+        add_queue(&mut index, "long", "1000s");
+        let group = json!({
+            "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(30)},
+            "spec": {"queue": "long", "minMember": 1},
+        });
+        (index, serde_json::from_value(group).unwrap())
+    };
+    let of_group = json!({"pod-group-name": "gang"});
+    let (mut index, group) = keeper();
+    index.apply_pod(&placed(None, &of_group));
+    index.apply_group(PodGroupKind::Runai, &group);
+    assert_eq!(index.next_expiry(), Some(at(100)), "the group is late");
+    index.apply_pod(&placed(Some(60), &of_group));
+    assert_eq!(index.next_expiry(), Some(at(100)));
+    let evidence = missing(&mut index).expect("the next keeper won't know that the group is late");
+    assert_eq!(evidence.queues, named("short").queues);
+    let (mut next, group) = keeper();
+    next.apply_group(PodGroupKind::Runai, &group);
+    next.apply_pod(&placed(Some(60), &noted(&evidence)));
     assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
 }
 

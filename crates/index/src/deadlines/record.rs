@@ -83,8 +83,8 @@ struct FixedRun {
 /// The facts that end a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct RunLimits {
-    /// The queues that the pod's labels don't name. They count unless another queue ends the run
-    /// earlier.
+    /// The queues that the pod's labels don't name, or that the labels named when the pod showed an
+    /// earlier start. They count unless another queue ends the run earlier.
     queues: PerFamily<Option<ArcStr>>,
     /// The queues of the run.ai family whose extensions count, where another queue ends the run.
     lending: BTreeSet<ArcStr>,
@@ -124,7 +124,7 @@ impl ManagedPod {
         let mut read = Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
-            queues: PerFamily::default(),
+            queues: known.map(|known| known.queues.clone()).unwrap_or_default(),
             controller: None,
             own: None,
             fixed: known.and_then(|known| known.fixed.clone()),
@@ -148,7 +148,7 @@ impl ManagedPod {
     /// were fixed are kept only while the pod stays bound.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
-        let shown_before = self.started;
+        let (shown_before, named_before) = (self.started, std::mem::take(&mut self.queues));
         let mut shared = |name: Option<&str>| {
             name.filter(|name| (1..=LONGEST_NAME).contains(&name.len())).map(|name| names.shared(name))
         };
@@ -179,7 +179,15 @@ impl ManagedPod {
             self.fixed.get_or_insert_default().noted = noted;
         }
         // a pod that was created with its node shows its binding later, and its user may delay that
-        self.count_from(shown_before);
+        if shown_before.zip(self.started).is_some_and(|(before, now)| before.get() < now.get()) {
+            self.count_from(shown_before);
+            // a group that was created in between doesn't look late any more
+            let known = &mut self.fixed.get_or_insert_default().known.queues;
+            for family in Family::ALL {
+                let queue = &mut known[family];
+                *queue = queue.take().or_else(|| named_before[family].clone());
+            }
+        }
         let is_in = |family: Family| {
             let named = self.queues[family].as_ref().or_else(|| self.fixed(family));
             named.is_some() || family.row().groups.named_by(pod).is_some()

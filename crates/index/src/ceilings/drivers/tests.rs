@@ -94,7 +94,8 @@ fn a_pod_lacks_evidence_of_its_own_earlier_start_where_the_pod_that_controls_it_
         assert_eq!(end(&mut index, &executor), Some(at(100)));
         let missing = index.missing_evidence().into_iter();
         let missing: Vec<Evidence> = missing.map(|of| of.facts.evidence).collect();
-        assert_eq!(missing, [Evidence { since: Some(at(0)), ..Evidence::default() }], "{namespace}");
+        let queues = [("scheduling.run.ai".into(), "q".into())].into();
+        assert_eq!(missing, [Evidence { queues, since: Some(at(0)), ..Evidence::default() }], "{namespace}");
     }
 }
 

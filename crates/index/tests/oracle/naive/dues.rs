@@ -65,7 +65,7 @@ pub(super) struct Record {
 /// What ends the run of a bound pod earlier than its objects say.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bound {
-    /// Queues that its labels don't name.
+    /// Queues that its labels don't name, or that they named when it showed an earlier start.
     runai: Option<u8>,
     tensorstack: Option<u8>,
     /// The queues whose extensions count, where another ends its run: a bit each.
@@ -80,11 +80,17 @@ pub struct Bound {
 impl Bound {
     /// The same after another version of the pod.
     fn after(self, before: Option<&PodObj>, pod: &PodObj) -> Self {
-        let Some((before, now)) = before.and_then(PodObj::scheduled).zip(pod.scheduled()) else {
-            return Self::default();
-        };
-        let earlier = (before < now).then_some(before);
-        Self { since: self.since.into_iter().chain(earlier).min(), ..self }
+        let shown = before.and_then(|before| Some((before, before.scheduled()?)));
+        let Some(((before, shown), now)) = shown.zip(pod.scheduled()) else { return Self::default() };
+        if shown >= now {
+            return self;
+        }
+        Self {
+            runai: self.runai.or(before.runai),
+            tensorstack: self.tensorstack.or(before.tensorstack),
+            since: self.since.into_iter().chain([shown]).min(),
+            ..self
+        }
     }
 
     /// The evidence of it on a pod, without that of its readiness.
