@@ -180,6 +180,35 @@ fn a_pod_that_joined_its_group_late_ends_with_it_also_once_the_pods_before_it_ar
     assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
 }
 
+#[test]
+fn a_pod_ends_by_the_longest_formation_of_its_group_also_once_the_first_pod_is_gone() {
+    let mut index = CeilingIndex::new(CeilingOptions::default());
+    add_queue(&mut index, "short", "100000s");
+    let group = json!({
+        "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
+        "spec": {"queue": "short", "minMember": 3},
+    });
+    index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+    let member = |name: &str, second: i64| {
+        let labels = json!({"kai.scheduler/queue": "short"});
+        let mut pod =
+            pod(&json!({"name": name, "uid": name, "labels": labels, "creationTimestamp": at(second)}));
+        let condition = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(second)}]);
+        pod.status.conditions = serde_json::from_value(condition).unwrap();
+        pod
+    };
+    index.apply_pod(&member("first", 0));
+    index.apply_pod(&member("second", 2_000));
+    assert_eq!(index.missing_evidence().len(), 0);
+    // the group starts after that, but counts from half an hour after the first pod
+    index.delete_pod(Uid::of("first"));
+    index.apply_pod(&member("third", 10_000));
+    index.apply_pod(&member("fourth", 10_000));
+    let missing: Vec<Evidence> = index.missing_evidence().into_iter().map(|of| of.facts.evidence).collect();
+    let expected = Evidence { group_start: Some(at(1_800)), ..Evidence::default() };
+    assert_eq!(missing, [expected.clone(), expected.clone(), expected]);
+}
+
 /// A pod of queue `short` that was created with its node. Its kubelet shows that at this second.
 fn placed(shown: Option<i64>, annotations: &Value) -> projection::Pod {
     let labels = json!({"kai.scheduler/queue": "short"});

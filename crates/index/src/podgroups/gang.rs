@@ -66,7 +66,7 @@ struct ObservedRun {
     /// it at any rate: until then, another change of the shape reads no pods.
     reshaped: bool,
     /// True if a pod has left, or shows another start, that was there at the start or when that was
-    /// stamped. The present pods may show a later start.
+    /// stamped, or was scheduled first. The present pods may show a later start.
     worn: bool,
 }
 
@@ -136,7 +136,9 @@ impl Gang {
         }
         let stamp = self.group.as_ref().and_then(|group| group.stamp);
         self.shown.worn |= old.is_some_and(|old| {
-            !old.shows_as(new) && (old.scheduled() <= self.shown.start || Some(old.created()) <= stamp)
+            let was_first = old.scheduled == self.shown.first_scheduled;
+            let was_there = old.scheduled() <= self.shown.start || Some(old.created()) <= stamp;
+            !old.shows_as(new) && (was_first || was_there)
         });
         // a pod that has only got ready, or has lost that, shows no other start
         let is_noted = |new: &GroupMember| {

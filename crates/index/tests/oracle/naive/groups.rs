@@ -25,7 +25,7 @@ pub struct Run {
     pub left: Option<Nanos>,
     /// The queue that the first group of this run named, if that group was deleted or replaced since.
     fixed: Option<Named>,
-    /// A pod has left, or shows another start, that was there at the start or when that was stamped.
+    /// A pod has left, or shows another start, that was there at the start or when that was stamped, or was scheduled first.
     pub worn: bool,
     readiness: Memory,
     pub stamp: Stamp,
@@ -348,8 +348,9 @@ impl Naive {
         for key in before.keys() {
             let stamp = self.groups.get(&key).and_then(stamp_of);
             let run = self.run_mut(key);
-            let shown = run.shown.into_iter().chain(run.set_back).min();
-            run.worn |= before.scheduled() <= shown || Some(before.created * MILLI) <= stamp;
+            let start = run.shown.into_iter().chain(run.set_back).min();
+            let was_first = before.scheduled() == run.readiness.scheduled;
+            run.worn |= was_first || before.scheduled() <= start || Some(before.created * MILLI) <= stamp;
         }
     }
 
