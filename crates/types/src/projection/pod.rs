@@ -126,7 +126,8 @@ impl Pod {
     ///
     /// A pod with a node that doesn't show its binding was created with that node: a `Binding`
     /// writes both at once. Such a pod is bound since its creation. Its kubelet notes a later time,
-    /// or none if the pod is too large for any change of its status.
+    /// or none if the pod is too large for any change of its status. An agent of a node that removes
+    /// the condition or its time makes a pod count since its creation, too: some virtual kubelets do.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let created = self.metadata.creation_timestamp.as_ref();
         let Some(at) = self.binding().and_then(|of| of.last_transition_time.as_ref()) else {
