@@ -23,6 +23,7 @@ use crate::{Written, keys, runai, tensorstack, tolerant::TolerantObject};
 pub use budget::{BudgetSpec, BudgetStatus, PodDisruptionBudget};
 pub use event::Event;
 pub use json_text::JsonText;
+pub(crate) use pod::readable;
 pub use pod::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup};
 pub(crate) use slim::slim;
 pub use slim::{controller, metadata};
@@ -378,6 +379,29 @@ mod tests {
         assert_eq!(at(json!("n"), scheduled("True", "soon")), (Some(created.into()), true));
         assert_eq!(at(json!("n"), scheduled("True", later)), (Some(later.into()), true));
         assert_eq!(at(json!(null), json!([])), (None, false), "it is pending");
+    }
+
+    #[test]
+    fn a_pod_whose_node_does_not_keep_the_time_of_its_binding_counts_since_the_node_took_it_on() {
+        let at = |node: &Value, taken_on: &str, shown: &Value| {
+            let pod = json!({
+                "metadata": {"creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"nodeName": node},
+                "status": {
+                    "startTime": taken_on,
+                    "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": shown}],
+                },
+            });
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            pod.scheduled_at().map(|time| time.0.to_string())
+        };
+        let (created, hours_later, second) =
+            ("2026-01-02T03:04:05Z", "2026-01-02T06:04:05Z", "2026-01-02T06:04:06Z");
+        let none = Value::Null;
+        assert_eq!(at(&json!("n"), hours_later, &none).as_deref(), Some(hours_later));
+        assert_eq!(at(&json!("n"), hours_later, &json!(second)).as_deref(), Some(second));
+        assert_eq!(at(&json!("n"), "2026-01-02T03:04:04Z", &none).as_deref(), Some(created));
+        assert_eq!(at(&json!("n"), "soon", &none).as_deref(), Some(created));
+        assert_eq!(at(&none, hours_later, &none), None);
     }
 
     #[test]

@@ -10,13 +10,16 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1 as core,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 use crate::{
     devices::ClaimReference,
-    projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim},
+    projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, readable, slim},
 };
 
 use amounts::{ResizeCounting, ResourceList, add, amounts, raise, take_away};
@@ -101,6 +104,8 @@ struct Status {
     #[serde(deserialize_with = "or_empty")]
     conditions: Vec<PodCondition>,
     nominated_node_name: Option<String>,
+    #[serde(default, deserialize_with = "readable")]
+    start_time: Option<Time>,
     #[serde(deserialize_with = "or_empty")]
     container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "or_empty")]
@@ -213,8 +218,8 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
         termination_grace_period_seconds: spec.termination_grace_period_seconds,
         scheduling_group: spec.scheduling_group,
     };
-    let Status { phase, conditions, nominated_node_name, .. } = status;
-    let status = PodStatus { phase, conditions, nominated_node_name };
+    let Status { phase, conditions, nominated_node_name, start_time, .. } = status;
+    let status = PodStatus { phase, conditions, nominated_node_name, start_time };
     Pod { metadata, spec, status }
 }
 

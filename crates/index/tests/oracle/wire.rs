@@ -164,7 +164,7 @@ pub fn pod(of: &PodObj) -> Pod {
         status: PodStatus {
             phase: of.finished.then(|| if of.has_succeeded() { "Succeeded" } else { "Failed" }.to_owned()),
             conditions: conditions.into_iter().flatten().collect(),
-            nominated_node_name: None,
+            ..PodStatus::default()
         },
     }
 }

@@ -64,6 +64,9 @@ pub struct PodStatus {
     pub conditions: Vec<PodCondition>,
     /// The node on which the scheduler makes room for the pod.
     pub nominated_node_name: Option<String>,
+    /// The time at which the agent of the pod's node took the pod on.
+    #[serde(default, deserialize_with = "readable")]
+    pub start_time: Option<Time>,
 }
 
 /// A condition of a [`Pod`].
@@ -84,7 +87,7 @@ pub struct PodCondition {
 }
 
 /// Reads a time. None: the time is absent, or can't be read.
-fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+pub(crate) fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
     let written = Option::<String>::deserialize(deserializer)?;
     Ok(written.and_then(|text| text.parse().ok()).map(Time))
 }
@@ -126,13 +129,13 @@ impl Pod {
     ///
     /// A pod with a node that doesn't show its binding was created with that node: a `Binding`
     /// writes both at once. Such a pod is bound since its creation. Its kubelet notes a later time,
-    /// or none if the pod is too large for any change of its status. An agent of a node that removes
-    /// the condition or its time makes a pod count since its creation, too: some virtual kubelets do.
+    /// or none if the pod is too large for any change of its status. Some virtual kubelets remove the
+    /// time of the binding, but write when they took the pod on.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let created = self.metadata.creation_timestamp.as_ref();
-        let Some(at) = self.binding().and_then(|of| of.last_transition_time.as_ref()) else {
-            return created.filter(|_| self.spec.node_name.is_some());
-        };
+        let shown = self.binding().and_then(|of| of.last_transition_time.as_ref());
+        let taken_on = || self.spec.node_name.as_ref().and(self.status.start_time.as_ref().or(created));
+        let at = shown.or_else(taken_on)?;
         Some(created.map_or(at, |created| at.max(created)))
     }
 
