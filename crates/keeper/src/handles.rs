@@ -6,13 +6,13 @@ use std::num::NonZeroU32;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use tenure_service::clock::ServerClock;
+use tenure_policy::config::Config;
+use tenure_service::{clock::ServerClock, config::Current};
 use tenure_types::projection::Pod;
 
 use crate::{
     api::ObjectClient,
     cluster::ClusterState,
-    config::Current,
     events::EventQueue,
     extensions::OpenExtensions,
     gate::FreshnessGate,
@@ -44,7 +44,7 @@ pub struct Handles {
     /// The API server's clock.
     pub clock: ServerClock,
     /// The configuration in force.
-    pub config: Current,
+    pub config: Current<Config>,
     /// The metrics that the keeper counts.
     pub metrics: Metrics,
     /// The events that wait to be written.

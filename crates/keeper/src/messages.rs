@@ -17,9 +17,10 @@ use std::{
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tenure_service::clock::ServerClock;
+use tenure_policy::config::Config;
+use tenure_service::{clock::ServerClock, config::Current};
 
-use crate::{config::Current, events::record::EventRecord, metrics::Metrics};
+use crate::{events::record::EventRecord, metrics::Metrics};
 use queue::ReceiverQueue;
 
 pub use sender::MessageSender;
@@ -30,7 +31,7 @@ const REMEMBERED: usize = 10_000;
 /// The messages that wait, for each receiver of the configuration. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Messages {
-    config: Current,
+    config: Current<Config>,
     clock: ServerClock,
     metrics: Metrics,
     /// The queues by the names of their receivers.
@@ -54,7 +55,7 @@ struct RecentActIds {
 
 impl Messages {
     /// Creates the state without messages, and shows the counters of all receivers from zero on.
-    pub fn new(config: Current, clock: ServerClock, metrics: Metrics) -> Self {
+    pub fn new(config: Current<Config>, clock: ServerClock, metrics: Metrics) -> Self {
         for receiver in &config.get().receivers {
             metrics.receiver(&receiver.name);
         }

@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use futures::future::{BoxFuture, FutureExt};
 use kube::{Api, Client, core::ApiResource};
 use tenure_index::Uid;
-use tenure_policy::{kueue, owner_table::OwnerTable, pause};
+use tenure_policy::{config::Config, kueue, owner_table::OwnerTable, pause};
 use tenure_service::{
     clock::ServerClock,
+    config::Current,
     readiness::ProcessReadiness,
     served::{Kinds, ServedApiGroups},
     watch::{Store, follow_while_served},
@@ -19,7 +20,7 @@ use tenure_service::{
 use tenure_types::projection::{Owner, controller};
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::of_kind, cluster::ClusterState, config::Current};
+use crate::{api::of_kind, cluster::ClusterState};
 
 /// Takes the owners of one kind.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct OwnerStore {
     /// The number of the watch.
     source: u16,
     resource: ApiResource,
-    config: Current,
+    config: Current<Config>,
     clock: ServerClock,
 }
 
@@ -66,13 +67,13 @@ pub struct Owners {
     client: Client,
     cluster: ClusterState,
     clock: ServerClock,
-    config: Current,
+    config: Current<Config>,
     kinds: NumberedKinds,
 }
 
 impl Owners {
     /// Begins with the kinds of the present configuration.
-    pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
+    pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current<Config>) -> Self {
         let mut kinds = NumberedKinds::default();
         kinds.update(&config.get().table);
         Self { client, cluster, clock, config, kinds }
@@ -168,8 +169,6 @@ impl NumberedKinds {
 
 #[cfg(test)]
 mod tests {
-    use tenure_policy::config::Config;
-
     use super::*;
 
     fn updated(kinds: &mut NumberedKinds, rows: &[&str]) -> BTreeMap<String, u16> {

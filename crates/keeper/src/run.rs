@@ -20,6 +20,7 @@ use tenure_service::{
     admin::registry,
     call::{ApiError, call, persist},
     clock::ServerClock,
+    config::Current,
     groups::follow_groups,
     leadership::{Election, Leadership},
     readiness::ProcessReadiness,
@@ -35,7 +36,7 @@ use crate::{
     Args,
     api::ObjectClient,
     cluster::ClusterState,
-    config::{Configure, Current, settings},
+    config::{configure, settings},
     events::EventQueue,
     extensions::OpenExtensions,
     gate::FreshnessGate,
@@ -75,11 +76,10 @@ impl Args {
         let metrics = Metrics::register(registry);
         let cluster =
             ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after.unsigned_abs())));
-        let (configure, config) = Configure::new(config, cluster.clone());
-        let at = clock.clone();
-        let configured = reload.follow(move |config| configure.apply(config, at.now()));
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
         let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
+        let to_configure = Arc::clone(&handles);
+        let configured = reload.follow(move |config| configure(&to_configure, config));
         let Handles { clock, metrics, usage, .. } = &*handles;
         let (clock, metrics, usage) = (clock.clone(), metrics.clone(), usage.clone());
         registry.register_collector(Box::new(MetricsSources {
@@ -136,10 +136,10 @@ impl Args {
         &self,
         client: Client,
         (cluster, clock, gate): (ClusterState, ServerClock, FreshnessGate),
-        config: Current,
+        config: Config,
         metrics: Metrics,
     ) -> Handles {
-        let namespace = self.t9k_system_namespace.clone();
+        let (config, namespace) = (Current::new(config), self.t9k_system_namespace.clone());
         let messages = Messages::new(config.clone(), clock.clone(), metrics.clone());
         let events = EventQueue::new(metrics.clone(), cluster.outbox.clone(), messages.clone());
         Handles {

@@ -21,9 +21,7 @@ use tenure_service::{clock::ServerClock, leadership::Leadership, readiness::Proc
 use tenure_types::{keys, tensorstack::v1beta1};
 use tokio::time::Instant;
 
-use crate::{
-    Args, cluster::ClusterState, config::Configure, gate::FreshnessGate, handles::Handles, metrics::Metrics,
-};
+use crate::{Args, cluster::ClusterState, gate::FreshnessGate, handles::Handles, metrics::Metrics};
 
 /// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
 /// refuses those in `refuses-…`. In `stale-…` there is always another version, and in `drops-…` nothing is changed.
@@ -191,7 +189,6 @@ pub struct Keeper {
 pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
     let flags = ["tenure-keeper", "--writes-per-second=10000", "--burst=10000", "--max-termination-grace=1h"];
     let cluster = ClusterState::new(CeilingOptions::default());
-    let (_, config) = Configure::new(config, cluster.clone());
     let metrics = Metrics::register(&mut Registry::default());
     let gate = FreshnessGate::new(&ProcessReadiness::default(), &Leadership::always(), Duration::MAX);
     Args::try_parse_from(flags).unwrap().handles(client, (cluster, clock, gate), config, metrics)

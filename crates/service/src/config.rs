@@ -1,11 +1,14 @@
 //! The configuration file, which may change while a server runs. Both servers load it at the start,
 //! where a bad file is an error, and follow it from then on, where a bad file keeps the last good
 //! configuration. This module knows nothing of the content: the caller gives the parser.
+//!
+//! The parts of a server read the configuration from [`Current`]. A decision must use one value of
+//! [`Current::get`] throughout.
 
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
-    sync::atomic::AtomicU64,
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -16,6 +19,7 @@ use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
     registry::{Registry, Unit},
 };
+use tokio::sync::watch;
 use tracing::{error, info};
 
 /// The time for which a changed file must stay the same before it is read: another program may be
@@ -85,6 +89,44 @@ impl<T, E: Display> Reload<T, E> {
                 apply(config);
             }
         }
+    }
+}
+
+/// The configuration in force. Clones share it, and each clone waits for changes separately.
+#[derive(Clone, Debug)]
+pub struct Current<T> {
+    sender: watch::Sender<Arc<T>>,
+    receiver: watch::Receiver<Arc<T>>,
+}
+
+impl<T: Default> Default for Current<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> Current<T> {
+    /// Starts with a configuration.
+    pub fn new(config: T) -> Self {
+        let (sender, receiver) = watch::channel(Arc::new(config));
+        Self { sender, receiver }
+    }
+
+    /// Returns the configuration as it is now. Read it once for each decision, because two calls
+    /// may return different configurations.
+    pub fn get(&self) -> Arc<T> {
+        Arc::clone(&self.receiver.borrow())
+    }
+
+    /// Replaces the configuration for all clones.
+    pub fn set(&self, config: T) {
+        self.sender.send_replace(Arc::new(config));
+    }
+
+    /// Waits until the configuration has changed since the last call on this clone.
+    pub async fn changed(&mut self) {
+        // an error would mean that no sender is left, but `self` has one
+        let _ = self.receiver.changed().await;
     }
 }
 

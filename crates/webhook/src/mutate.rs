@@ -12,15 +12,14 @@ use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_policy::{
+    config::Config,
     pod_group::WriterTrust,
     queue_update::{self, V2Completion},
 };
+use tenure_service::config::Current;
 use tenure_types::{extension, podgroup::PodGroupKind};
 
-use crate::{
-    CurrentConfig,
-    admission_review::{AdmissionResponse, Request, unknown},
-};
+use crate::admission_review::{AdmissionResponse, Request, unknown};
 use patch::Mutation;
 
 /// The API group of the queues of the run.ai family.
@@ -31,7 +30,7 @@ const RUNAI: &str = "scheduling.run.ai";
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
     /// The configuration. Clones share it.
-    pub config: CurrentConfig,
+    pub config: Current<Config>,
 }
 
 /// The part of an Extension that names its user.

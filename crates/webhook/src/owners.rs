@@ -15,15 +15,17 @@ use kube::Client;
 use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
+    config::Config,
     creation::{self, AskingOwner, CeilingSources},
     expiry::PerFamily,
     owner_table::{OwnerShape, is_cron_job},
     tree::QueueTree,
 };
+use tenure_service::config::Current;
 use tenure_types::runai::QueueVersion;
 
 use crate::{
-    CurrentConfig, KnownQueues,
+    KnownQueues,
     admission_review::{AdmissionResponse, Request, unknown},
 };
 
@@ -34,7 +36,7 @@ use lookup::Lookups;
 #[derive(Clone)]
 pub struct OwnerAnswers {
     queues: KnownQueues,
-    config: CurrentConfig,
+    config: Current<Config>,
     /// The lookups at the API server. None: only the queues of the watch are known.
     lookups: Option<Lookups>,
 }
@@ -46,7 +48,7 @@ impl OwnerAnswers {
     /// exist.
     pub fn new(
         queues: KnownQueues,
-        config: CurrentConfig,
+        config: Current<Config>,
         asking: Option<(Client, String, QueueVersion)>,
     ) -> Self {
         let lookups = asking.map(|(client, t9k, version)| Lookups::new(client, t9k, version));

@@ -1,8 +1,10 @@
 //! The parts of the cluster that the webhook follows. Watches write them, and requests read them.
 
 use kube::{Api, Client};
+use tenure_policy::config::Config;
 use tenure_service::{
     clock::ServerClock,
+    config::Current,
     readiness::{AwaitedCondition, ProcessReadiness},
     watch::{TolerantStore, follow_converted},
 };
@@ -12,7 +14,7 @@ use tenure_types::{
     tolerant::Tolerant,
 };
 
-use crate::{CurrentConfig, KnownQueues, Placement};
+use crate::{KnownQueues, Placement};
 
 /// The webhook's view of the cluster, its clock and its configuration. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +28,7 @@ pub struct ClusterView {
     /// The readiness of the watches and the clock.
     pub readiness: ProcessReadiness,
     /// The configuration.
-    pub config: CurrentConfig,
+    pub config: Current<Config>,
 }
 
 /// Follows the queues of the run.ai family in the given version, into `queues`. `synced` is done

@@ -19,14 +19,13 @@ use tenure_policy::{
     queue_change::QueueChangeFacts,
     review::{ReviewFacts, Reviewable},
 };
-
-use tenure_service::log::with_causes;
+use tenure_service::{config::Current, log::with_causes};
 use tenure_types::{projection::Owner, runai::QueueVersion};
 use tokio::time::timeout;
 use tracing::debug;
 
 use crate::{
-    CurrentConfig, KnownQueues,
+    KnownQueues,
     admission_review::{AdmissionResponse, Metadata, Request, unknown},
 };
 
@@ -41,7 +40,7 @@ pub struct Validator {
     /// The namespace in which queues of T9k count.
     t9k_system_namespace: String,
     /// The configuration. Clones share it.
-    pub config: CurrentConfig,
+    pub config: Current<Config>,
     /// The API of queues, for a queue that the watch hasn't shown yet. None: such a queue counts as
     /// absent.
     lookup: Option<Api<Owner>>,
@@ -51,7 +50,7 @@ impl Validator {
     /// Creates a validator that knows the queues of a watch. Queues of T9k count in one namespace
     /// only.
     pub fn new(queues: KnownQueues, t9k_system_namespace: String) -> Self {
-        Self { queues, t9k_system_namespace, config: CurrentConfig::default(), lookup: None }
+        Self { queues, t9k_system_namespace, config: Current::default(), lookup: None }
     }
 
     /// Returns this validator with lookups: the API server is asked before a warning that a queue

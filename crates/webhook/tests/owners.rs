@@ -13,11 +13,9 @@ use axum::{
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
-use tenure_service::watch::Store;
+use tenure_service::{config::Current, watch::Store};
 use tenure_types::projection::RunaiQueueObject;
-use tenure_webhook::{
-    CurrentConfig, KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, OwnerAnswers, owners_router,
-};
+use tenure_webhook::{KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, OwnerAnswers, owners_router};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -27,9 +25,8 @@ fn webhook(over_ceiling: &str, config: &str) -> Router {
     let spec = json!({"maxDuration": "1h", "overCeiling": over_ceiling, "extensions": {"maxTotal": "8h"}});
     let queue = json!({"metadata": {"name": "research"}, "spec": spec});
     queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
-    let current = CurrentConfig::default();
-    current.set(Config::parse(config).unwrap());
-    let answers = OwnerAnswers::new(queues, current, None);
+    let config = Current::new(Config::parse(config).unwrap());
+    let answers = OwnerAnswers::new(queues, config, None);
     owners_router(Some(answers), Metrics::register(&mut Registry::default()), &LargeBodies::default())
 }
 

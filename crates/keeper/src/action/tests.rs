@@ -15,7 +15,7 @@ use tenure_types::{runai::v3alpha1::QueueSpec, tensorstack::v1beta1};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{config::Configure, testing};
+use crate::testing;
 
 mod changes;
 mod deletion;
@@ -260,11 +260,6 @@ fn pauser(server: &Server) -> Pauser {
 /// Returns the handles to change.
 fn handles(pauser: &mut Pauser) -> &mut Handles {
     Arc::get_mut(&mut pauser.handles).unwrap()
-}
-
-fn configure(pauser: &mut Pauser, config: Config) {
-    let (_, config) = Configure::new(config, pauser.handles.cluster.clone());
-    handles(pauser).config = config;
 }
 
 /// Shows the pod to the index, as its watch would.

@@ -347,19 +347,15 @@ mod tests {
     use futures::FutureExt;
     use prometheus_client::registry::Registry;
     use serde_json::json;
-    use tenure_index::CeilingOptions;
-    use tenure_policy::{config::Config, pause::PausedObject};
-    use tenure_service::clock::ServerClock;
+    use tenure_policy::pause::PausedObject;
+    use tenure_service::{clock::ServerClock, config::Current};
     use tokio::time::advance;
 
     use super::{super::record::tests::event, *};
-    use crate::{cluster::ClusterState, config::Configure};
 
     fn queue() -> EventQueue {
         let metrics = Metrics::register(&mut Registry::default());
-        let cluster = ClusterState::new(CeilingOptions::default());
-        let (_, config) = Configure::new(Config::default(), cluster);
-        let messages = Messages::new(config, ServerClock::default(), metrics.clone());
+        let messages = Messages::new(Current::default(), ServerClock::default(), metrics.clone());
         EventQueue::new(metrics, EventOutbox::default(), messages)
     }
 

@@ -6,15 +6,18 @@
 use std::{sync::Arc, time::Duration};
 
 use tenure_index::{SeenRun, Uid, UsageLedger};
-use tenure_policy::usage::{PodRun, UsageResources};
-use tenure_service::{leadership::Leadership, log::with_causes};
+use tenure_policy::{
+    config::Config,
+    usage::{PodRun, UsageResources},
+};
+use tenure_service::{config::Current, leadership::Leadership, log::with_causes};
 use tenure_types::{projection::Pod, room::PodWithRoom};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{RecordStore, record::RecordError, session::Session};
-use crate::{config::Current, handles::Handles};
+use crate::handles::Handles;
 
 /// The time until another session begins after one has failed.
 const RETRY_RECORD: Duration = Duration::from_secs(5);
@@ -58,7 +61,7 @@ impl UsageCounter {
     async fn session(
         &self,
         resources: &UsageResources,
-        config: &mut Current,
+        config: &mut Current<Config>,
         shutdown: &CancellationToken,
     ) -> Result<(), RecordError> {
         let (record, version) = self.store.read().await?;
@@ -92,7 +95,7 @@ impl UsageCounter {
 }
 
 /// Returns when the configuration names other resources, or none.
-async fn reconfigured(resources: Option<&UsageResources>, config: &mut Current) {
+async fn reconfigured(resources: Option<&UsageResources>, config: &mut Current<Config>) {
     while config.get().usage.as_ref() == resources {
         config.changed().await;
     }

@@ -6,8 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tenure_policy::message::Receiver;
+use tenure_policy::{config::Config, message::Receiver};
 use tenure_service::{
+    config::Current,
     leadership::Leadership,
     work::{Lease, WorkLoop},
 };
@@ -19,7 +20,6 @@ use super::{
     post::{PostError, Poster},
     queue::{QueuedMessage, ReceiverQueue},
 };
-use crate::config::Current;
 
 /// The time for sending the remaining messages at the end. The Lease is given back meanwhile.
 const FOR_MESSAGES: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl Tasks {
 }
 
 /// Sends the messages of a receiver, until no more come and all are sent.
-async fn send(queue: Arc<ReceiverQueue>, config: Current, ended: CancellationToken) {
+async fn send(queue: Arc<ReceiverQueue>, config: Current<Config>, ended: CancellationToken) {
     let poster = Poster::default();
     let run = WorkLoop { queue: &queue.work, gate: None, end: &ended, drains: true };
     let post = async |lease| post(&queue, &poster, &config, lease).await;
@@ -116,7 +116,7 @@ async fn send(queue: Arc<ReceiverQueue>, config: Current, ended: CancellationTok
 }
 
 /// Posts a message by the settings of this moment.
-async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, lease: Lease<QueuedMessage>) {
+async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current<Config>, lease: Lease<QueuedMessage>) {
     let Some(lease) = queue.begin(lease) else { return };
     let result = match settings(config, &queue.receiver) {
         Some(receiver) => poster.post(&receiver, &lease.work.message).await,
@@ -128,6 +128,6 @@ async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, lease: L
 
 /// Returns the settings of a receiver as they are now. None: the configuration doesn't have it any
 /// more.
-fn settings(config: &Current, receiver: &str) -> Option<Receiver> {
+fn settings(config: &Current<Config>, receiver: &str) -> Option<Receiver> {
     config.get().receivers.iter().find(|of| of.name == receiver).cloned()
 }

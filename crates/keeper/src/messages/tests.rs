@@ -4,9 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tenure_index::CeilingOptions;
 use tenure_policy::{
-    config::Config,
     message::{Message, MessageFormat, Receiver, ReceiverUrl, SecretText},
     pause::dry_run,
     reason::EventReason,
@@ -24,8 +22,6 @@ use super::{
     *,
 };
 use crate::{
-    cluster::ClusterState,
-    config::Configure,
     events::{EventCause, EventQueue},
     outbox::EventOutbox,
 };
@@ -50,12 +46,11 @@ fn event(reason: EventReason, time: &str) -> EventRecord {
 }
 
 /// Messages by a configuration that can be changed, and the metrics.
-fn messages(config: &str) -> (Messages, Configure, Registry) {
+fn messages(config: &str) -> (Messages, Registry) {
     let mut registry = Registry::default();
-    let (configure, current) =
-        Configure::new(Config::parse(config).unwrap(), ClusterState::new(CeilingOptions::default()));
+    let config = Current::new(Config::parse(config).unwrap());
     let metrics = Metrics::register(&mut registry);
-    (Messages::new(current, ServerClock::default(), metrics), configure, registry)
+    (Messages::new(config, ServerClock::default(), metrics), registry)
 }
 
 /// The series of messages that aren't 0.
@@ -91,7 +86,7 @@ fn a_message_says_what_its_event_says_and_has_the_same_id_each_time() {
 
 #[tokio::test]
 async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_with_it() {
-    let (messages, configure, registry) = messages(TWO);
+    let (messages, registry) = messages(TWO);
     let events = [
         event(EventReason::RunEnded, "2026-01-02T03:04:05Z"),
         event(EventReason::MaxDurationApproaching, "2026-01-02T03:04:05Z"),
@@ -105,10 +100,8 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
     let outgoing = &messages;
     outgoing.follow_config();
     assert_eq!(counted(&registry), waiting);
-    configure.apply(
-        Config::parse("receivers: [{name: c, format: Slack, urlFile: /c}]").unwrap(),
-        Timestamp::UNIX_EPOCH,
-    );
+    let receivers = "receivers: [{name: c, format: Slack, urlFile: /c}]";
+    messages.config.set(Config::parse(receivers).unwrap());
     outgoing.follow_config();
     let dropped = [
         r#"messages_total{receiver="a",result="Dropped"} 2"#,
@@ -121,7 +114,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
 
 #[tokio::test]
 async fn of_records_only_those_of_an_earlier_leader_are_sent() {
-    let (messages, _configure, registry) = messages(TWO);
+    let (messages, registry) = messages(TWO);
     let since = "2026-01-02T03:00:00Z";
     *messages.leads_since.lock() = Some(at(since));
     messages.add_earlier(&event(EventReason::RunEnded, since));
@@ -260,7 +253,7 @@ async fn the_error_of_a_connection_shows_no_path() {
 /// Tells a receiver of this URL of several acts, and ends at once; returns what was counted.
 async fn sent_at_the_end(url: &str) -> Vec<String> {
     let config = format!("receivers: [{{name: a, format: CloudEvents, url: '{url}'}}]");
-    let (messages, _configure, registry) = messages(&config);
+    let (messages, registry) = messages(&config);
     let (lead, ended) = (Leadership::always(), CancellationToken::new());
     for second in 0..20 {
         messages.add(&event(EventReason::RunEnded, &format!("2026-01-02T03:04:{second:02}Z")));
@@ -291,7 +284,7 @@ async fn a_receiver_that_hangs_holds_up_the_end_for_a_moment_and_what_it_loses_i
 
 #[tokio::test]
 async fn an_event_that_exists_already_or_is_refused_silences_no_message() {
-    let (messages, _configure, registry) = messages(TWO);
+    let (messages, registry) = messages(TWO);
     let metrics = Metrics::register(&mut Registry::default());
     let queue = EventQueue::new(metrics, EventOutbox::default(), messages);
     for (time, result) in [

@@ -5,8 +5,8 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_read() {
     let server = Server::new();
-    let mut pauser = pauser(&server);
-    configure(&mut pauser, deletes());
+    let pauser = pauser(&server);
+    pauser.handles.config.set(deletes());
     let events = events(&pauser, &due(0)).await;
     assert_eq!(server.changes(), [DELETED_OWNER]);
     let line = |event: &EventRecord| {
@@ -30,7 +30,7 @@ async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
     let server = Server::new();
     let mut pauser = pauser(&server);
     handles(&mut pauser).dry_run = true;
-    configure(&mut pauser, deletes());
+    pauser.handles.config.set(deletes());
     let done = pauser.act(&due(0)).await.unwrap_or_else(|failure| panic!("{failure}"));
     let notes: Vec<_> = done.events.iter().map(|event| (event.reason.name(), event.note.as_str())).collect();
     let expected = "Dry run, nothing was done: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment";
@@ -40,9 +40,9 @@ async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
-    let (server, mut pauser, group) =
+    let (server, pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
-    configure(&mut pauser, deletes());
+    pauser.handles.config.set(deletes());
     show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
@@ -51,8 +51,8 @@ async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_paused_or_may_not_be_deleted_is_left_until_its_pod_is_deleted_after_all_tries() {
     let server = Server::new();
-    let mut pauser = pauser(&server);
-    configure(&mut pauser, deletes());
+    let pauser = pauser(&server);
+    pauser.handles.config.set(deletes());
     server.refuse(Method::DELETE, DEPLOYMENT, 403);
     let failed = saw("failed: failed to delete Deployment web (apps/v1)", &[]);
     assert_eq!(act(&pauser, &server, 0).await, failed);

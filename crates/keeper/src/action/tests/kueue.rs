@@ -30,11 +30,11 @@ fn add_kueue(server: &Server, workloads: &[Value]) {
 
 #[tokio::test(start_paused = true)]
 async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_its_workload() {
-    let (server, mut pauser, group) =
+    let (server, pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
     add_kueue(&server, &[workload("of-web", &json!({}))]);
     server.0.lock().objects.insert("workloads/of-web", workload("of-web", &json!({})));
-    configure(&mut pauser, deletes());
+    pauser.handles.config.set(deletes());
     assert_eq!(act_on(&pauser, &server, &group).await, saw("deleted Deployment", &[DELETED_OWNER]));
     show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
@@ -44,7 +44,7 @@ async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_
 
 #[tokio::test(start_paused = true)]
 async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_its_label_are() {
-    let (server, mut pauser, group) =
+    let (server, pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
     let large = json!({"metadata": {"ownerReferences": null, "annotations": {"text": "x".repeat(12_000)}}});
     let mut workloads: Vec<_> = (0..12).map(|number| workload(&format!("large-{number}"), &large)).collect();
@@ -56,7 +56,7 @@ async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_it
         server.0.lock().objects.insert(object, workload(name, &more));
     }
     add_kueue(&server, &workloads);
-    configure(&mut pauser, deletes());
+    pauser.handles.config.set(deletes());
     show_pod(&pauser, &server);
     let group = DueBatch { task: Task::Evict, ..group };
     let expected = saw("paused Workload", &["PATCH workloads/of-web", "PATCH workloads/slice"]);
@@ -65,12 +65,12 @@ async fn what_kueue_runs_is_paused_by_its_workloads_however_large_others_with_it
 
 /// A Deployment that is to be evicted, which Kueue may run by these Workloads.
 fn evicted_beside(workloads: &[(&'static str, Value)]) -> (Server, Pauser, DueBatch) {
-    let (server, mut pauser, group) =
+    let (server, pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
     let list: Vec<Value> = workloads.iter().map(|(_, workload)| workload.clone()).collect();
     add_kueue(&server, &list);
     server.0.lock().objects.extend(workloads.iter().cloned());
-    configure(&mut pauser, deletes());
+    pauser.handles.config.set(deletes());
     show_pod(&pauser, &server);
     (server, pauser, DueBatch { task: Task::Evict, ..group })
 }

@@ -48,8 +48,8 @@ async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
         [("DeletePods", "Pause", saw("deleted", &[DELETED])), ("Pause", "DeletePods", by_pause)]
     {
         let spec = json!({"maxDuration": "1h", "onReversal": of_queue});
-        let (server, mut pauser, group) = undone(2, LATER, spec);
-        configure(&mut pauser, row(of_row));
+        let (server, pauser, group) = undone(2, LATER, spec);
+        pauser.handles.config.set(row(of_row));
         assert_eq!(act_on(&pauser, &server, &group).await, expected, "{of_row} {of_queue}");
     }
 }

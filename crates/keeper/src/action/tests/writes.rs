@@ -26,11 +26,11 @@ async fn each_write_counts_for_the_rate_limit_also_those_that_come_too_late_and_
 async fn no_list_comes_between_the_reading_of_an_owner_and_its_pause_or_deletion() {
     let extensions = json!({"maxTotal": "1h", "maxCount": 1});
     for deletes_owner in [false, true] {
-        let (server, mut pauser, mut group) =
+        let (server, pauser, mut group) =
             undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
         group.first.deadline = pauser.handles.now();
         if deletes_owner {
-            configure(&mut pauser, deletes());
+            pauser.handles.config.set(deletes());
             server.refuse(Method::DELETE, DEPLOYMENT, 409);
         }
         server.refuse(Method::PATCH, DEPLOYMENT, 409);
