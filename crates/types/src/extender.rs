@@ -115,11 +115,6 @@ impl<'b> Args<'b> {
     }
 }
 
-/// A text that is borrowed unless it has escapes: a request has thousands.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct BorrowedText<'b>(#[serde(borrow)] Cow<'b, str>);
-
 /// Lets a visitor read a value of any shape that the visitor knows.
 struct Seed<V>(V);
 

@@ -6,10 +6,11 @@
 use std::{borrow::Cow, fmt};
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
+use tenure_types::text::BorrowedText;
 
 /// The most characters of a key that a path shows.
 const LONGEST_KEY: usize = 63;
@@ -94,7 +95,7 @@ pub fn fields<'b, const N: usize>(value: &'b RawValue, names: [&str; N]) -> [Opt
 
 /// Returns a text, with its escapes resolved. None: the value isn't a text.
 pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str(value.get()).ok().map(|RawText(text)| text)
+    serde_json::from_str(value.get()).ok().map(|BorrowedText(text)| text)
 }
 
 /// Returns a whole number of 64 bits. None: the value isn't one.
@@ -109,10 +110,6 @@ pub fn each<'b>(value: &'b RawValue, visit: &mut dyn FnMut(PathStep<'_>, &'b Raw
     let _ = json.deserialize_any(Parts(visit));
 }
 
-/// A text that is borrowed from the JSON, unless it has escapes.
-#[derive(Deserialize)]
-struct RawText<'b>(#[serde(borrow)] Cow<'b, str>);
-
 /// Calls a function with each part.
 struct Parts<'v, 'b>(&'v mut dyn FnMut(PathStep<'_>, &'b RawValue));
 
@@ -124,7 +121,7 @@ impl<'b> Visitor<'b> for Parts<'_, 'b> {
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut entries: A) -> Result<(), A::Error> {
-        while let Some(RawText(key)) = entries.next_key()? {
+        while let Some(BorrowedText(key)) = entries.next_key()? {
             (self.0)(PathStep::Key(&key), entries.next_value()?);
         }
         Ok(())

@@ -11,6 +11,7 @@ use serde_json::{Value, value::RawValue};
 use tenure_types::{
     keys,
     podgroup::{PodGroupKind, ReportedStart},
+    text::BorrowedText,
 };
 use thiserror::Error;
 
@@ -63,10 +64,6 @@ struct StampAnnotation<'b> {
     stamp: Option<Cow<'b, str>>,
 }
 
-/// A JSON string, borrowed where it has no escapes.
-#[derive(Deserialize)]
-struct JsonText<'b>(#[serde(borrow)] Cow<'b, str>);
-
 impl<'b> RawPodGroup<'b> {
     /// Reads an object. An error: it isn't an object, or its metadata has the wrong shape.
     pub fn read(raw: &'b RawValue) -> Result<Self, Unreadable> {
@@ -100,7 +97,7 @@ impl<'b> RawPodGroup<'b> {
 
     /// Returns the `resourceVersion`. None: it is absent, or isn't a number.
     fn version(&self) -> Option<u64> {
-        let JsonText(text) = serde_json::from_str(self.metadata.resource_version?.get()).ok()?;
+        let BorrowedText(text) = serde_json::from_str(self.metadata.resource_version?.get()).ok()?;
         text.parse().ok()
     }
 
@@ -145,9 +142,9 @@ impl<'de> Visitor<'de> for Entries {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
         let mut annotations = StampAnnotation::default();
-        while let Some(JsonText(key)) = entries.next_key()? {
+        while let Some(BorrowedText(key)) = entries.next_key()? {
             if key == keys::LAST_START_ANNOTATION {
-                annotations.stamp = Some(entries.next_value::<JsonText<'de>>()?.0);
+                annotations.stamp = Some(entries.next_value::<BorrowedText<'de>>()?.0);
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }

@@ -1,6 +1,6 @@
 //! The parts of an object under review, read without its other fields.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -11,7 +11,10 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 use serde_path_to_error::{Path, Segment};
-use tenure_types::runai::{QueueVersion, conversion::convert, v2};
+use tenure_types::{
+    runai::{QueueVersion, conversion::convert, v2},
+    text::BorrowedText,
+};
 
 use super::{LARGEST_VALUE, OBJECT};
 use crate::field::FieldError;
@@ -50,10 +53,6 @@ const READ: [&str; 2] = ["tenure.dev/", "preemption-toleration.scheduling."];
 fn known_annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct AnnotationKey<'b>(#[serde(borrow)] Cow<'b, str>);
-
     struct AnnotationsVisitor;
 
     impl<'de> Visitor<'de> for AnnotationsVisitor {
@@ -73,7 +72,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut known = BTreeMap::new();
-            while let Some(AnnotationKey(key)) = map.next_key()? {
+            while let Some(BorrowedText(key)) = map.next_key()? {
                 if READ.iter().any(|prefix| key.starts_with(prefix)) {
                     known.insert(key.into_owned(), map.next_value()?);
                 } else {

@@ -6,8 +6,8 @@ use std::{borrow::Cow, fmt};
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-use super::{BorrowedText, FEW, Field, OfferedVictims, PartKey, RemainingLimits, RequestPart, Seed};
-use crate::podgroup::LONGEST_NAME;
+use super::{FEW, Field, OfferedVictims, PartKey, RemainingLimits, RequestPart, Seed};
+use crate::{podgroup::LONGEST_NAME, text::BorrowedText};
 
 /// A map of candidate nodes, or null.
 pub(super) struct Nodes<'s>(pub &'s mut RemainingLimits);

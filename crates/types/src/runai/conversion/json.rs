@@ -5,17 +5,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize, Serializer, ser::Error};
+use serde::{Serialize, Serializer, ser::Error};
 use serde_json::{Value, value::RawValue};
+
+use crate::text::BorrowedText;
 
 /// The deepest nesting that is read: more than a Queue has. Canonical form takes one more reading
 /// for each level.
 const DEEPEST: usize = 16;
-
-/// A key, borrowed from the text where it has no escapes.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(transparent)]
-pub(super) struct JsonKey<'b>(#[serde(borrow)] pub(super) Cow<'b, str>);
 
 /// A value in canonical form: no white space, keys in order, numbers as they are written. So two
 /// values are equal when their texts are. Clones share it.
@@ -35,9 +32,9 @@ impl Json {
     pub(super) fn read(raw: &RawValue) -> Self {
         let text = raw.get();
         if text.starts_with('"') {
-            let decoded = serde_json::from_str::<JsonKey<'_>>(text);
+            let decoded = serde_json::from_str::<BorrowedText<'_>>(text);
             return decoded
-                .map_or_else(|_| Self::Other(text.into()), |JsonKey(text)| Self::Text(text.into()));
+                .map_or_else(|_| Self::Other(text.into()), |BorrowedText(text)| Self::Text(text.into()));
         }
         match canonical(text, DEEPEST) {
             Some(canonical) if canonical.starts_with('{') => Self::Map(canonical.into()),
@@ -91,7 +88,7 @@ fn canonical(text: &str, levels: usize) -> Option<String> {
     let deeper = |raw: &RawValue| canonical(raw.get(), levels.checked_sub(1)?);
     Some(match text.as_bytes().first()? {
         b'{' => {
-            let fields: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(text).ok()?;
+            let fields: BTreeMap<BorrowedText<'_>, &RawValue> = serde_json::from_str(text).ok()?;
             let fields = fields.iter().map(|(key, raw)| Some((&*key.0, deeper(raw)?.into())));
             write_map(fields.collect::<Option<Vec<_>>>()?)
         }
@@ -100,7 +97,7 @@ fn canonical(text: &str, levels: usize) -> Option<String> {
             let items: Option<Vec<String>> = items.into_iter().map(deeper).collect();
             format!("[{}]", items?.join(","))
         }
-        b'"' => quoted(&serde_json::from_str::<JsonKey<'_>>(text).ok()?.0),
+        b'"' => quoted(&serde_json::from_str::<BorrowedText<'_>>(text).ok()?.0),
         _ => text.to_owned(),
     })
 }

@@ -9,10 +9,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{
-    ConversionError,
-    json::{Json, JsonKey},
-};
+use super::{ConversionError, json::Json};
+use crate::text::BorrowedText;
 
 /// The maps of a Queue that are opened. Everything else stays text.
 const QUEUE: OpenedMap = OpenedMap(&[
@@ -86,7 +84,7 @@ impl<'b> ObjectFields<'b> {
     pub(super) fn text(&self, key: &str) -> Option<Cow<'b, str>> {
         match self.get(key) {
             Some(FieldValue::Raw(raw)) => {
-                serde_json::from_str::<JsonKey<'b>>(raw.get()).ok().map(|text| text.0)
+                serde_json::from_str::<BorrowedText<'b>>(raw.get()).ok().map(|text| text.0)
             }
             _ => None,
         }
@@ -185,7 +183,7 @@ impl<'de> Visitor<'de> for OpenedMap {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldValue<'de>, A::Error> {
         let mut fields = Vec::with_capacity(8);
-        while let Some(JsonKey(key)) = map.next_key()? {
+        while let Some(BorrowedText(key)) = map.next_key()? {
             let node = match self.0.iter().find(|(known, _)| *known == key) {
                 Some((_, opened)) => map.next_value_seed(*opened)?,
                 None => FieldValue::Raw(map.next_value()?),

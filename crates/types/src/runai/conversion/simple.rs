@@ -10,13 +10,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::value::RawValue;
 
 use super::{
-    json::{Json, JsonKey, write_map},
+    json::{Json, write_map},
     touched::{STATUS, TouchedMap, TouchedParts},
 };
 use crate::{
     ExtendedDuration, GoDuration,
     keys::QUEUE_STATUS_ANNOTATION,
     runai::{FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, own::opens},
+    text::BorrowedText,
 };
 
 /// Returns the simple image of an object in the other version.
@@ -145,8 +146,8 @@ fn status_to_annotation(queue: &mut TouchedParts) {
 /// Returns the fields of the status that an annotation holds. None: it holds no fields, or anything
 /// else.
 fn status_fields(text: &str) -> Option<Vec<(&'static str, Json)>> {
-    let fields: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(text).ok()?;
-    let known = |key: &JsonKey<'_>| STATUS.into_iter().find(|field| *field == key.0);
+    let fields: BTreeMap<BorrowedText<'_>, &RawValue> = serde_json::from_str(text).ok()?;
+    let known = |key: &BorrowedText<'_>| STATUS.into_iter().find(|field| *field == key.0);
     let fields = fields.iter().map(|(key, raw)| Some((known(key)?, Json::read(raw))));
     fields.collect::<Option<Vec<_>>>().filter(|fields| !fields.is_empty())
 }

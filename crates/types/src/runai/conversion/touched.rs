@@ -8,12 +8,13 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde_json::value::RawValue;
 
 use super::{
-    json::{Json, JsonKey, write_map},
+    json::{Json, write_map},
     object::{FieldValue, ObjectFields},
 };
 use crate::{
     keys,
     runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS},
+    text::BorrowedText,
 };
 
 /// The fields of the status that only v3alpha1 has, in order.
@@ -122,7 +123,7 @@ impl TouchedMap {
             ABSENT => Some(Self::Absent),
             "null" => Some(Self::Null),
             json => {
-                let fields: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(json).ok()?;
+                let fields: BTreeMap<BorrowedText<'_>, &RawValue> = serde_json::from_str(json).ok()?;
                 let fields = fields.iter().map(|(key, raw)| Some((known(&key.0)?, Json::read(raw))));
                 Some(Self::Map { fields: fields.collect::<Option<_>>()?, others })
             }
@@ -173,9 +174,9 @@ impl TouchedParts {
     /// Reads the JSON that [`Self::to_json`] writes for this carrier. None: the JSON has another
     /// form.
     pub(super) fn from_json(json: &str, carrier: &Self) -> Option<Self> {
-        let slots: BTreeMap<JsonKey<'_>, &RawValue> = serde_json::from_str(json).ok()?;
+        let slots: BTreeMap<BorrowedText<'_>, &RawValue> = serde_json::from_str(json).ok()?;
         let slot = |key: &'static str, other: &TouchedMap, known| {
-            slots.get(&JsonKey(key.into())).map(|raw| TouchedMap::from_json(raw, other.others(), known))
+            slots.get(&BorrowedText(key.into())).map(|raw| TouchedMap::from_json(raw, other.others(), known))
         };
         let Self { annotations, spec, status } = carrier;
         Some(Self {
