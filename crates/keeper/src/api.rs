@@ -25,7 +25,7 @@ use tenure_policy::{
 };
 use tenure_service::{
     call::{ApiError, call, persist},
-    pages::{ListPages, PageSize},
+    pages::ListPages,
 };
 use tenure_types::{
     extension::{Extension, slim},
@@ -40,6 +40,9 @@ use kinds::{KindMap, instead_of};
 
 /// The most Workloads of one job that are read. A job has one, but any user may create others.
 const MOST_WORKLOADS: usize = 500;
+
+/// The Workloads of a page: whole objects, each of which may take 8 MiB of memory.
+const WORKLOADS_AT_ONCE: u32 = 16;
 
 /// The time between two checks for Kueue in a cluster without it.
 const KUEUE_DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
@@ -192,8 +195,8 @@ impl ObjectClient {
     /// decoded. Empty: there are none, or the cluster doesn't have the kind.
     pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
         let api: Api<Tolerant<Extension>> = Api::namespaced(self.client.clone(), namespace);
-        let (mut granted, mut size) = (Vec::new(), PageSize::default());
-        let mut pages = ListPages::new(api, ListParams::default(), None, &mut size);
+        let mut granted = Vec::new();
+        let mut pages = ListPages::new(api, ListParams::default(), None);
         while let Some(page) = if_found(call(pages.next()).await)?.flatten() {
             let readable = page.into_iter().filter_map(|guard| guard.0.ok());
             granted.extend(readable.filter(|extension| extension.granted().is_some()).map(slim));
@@ -370,8 +373,7 @@ async fn list_workloads(
 ) -> Result<FoundWorkloads, ApiError> {
     let (mut kept, mut left) = (Vec::<WholeObject>::new(), MOST_WORKLOADS);
     let (mut unreadable, mut first) = (Vec::new(), None);
-    let mut size = PageSize::of_whole();
-    let mut pages = ListPages::new(api, params, None, &mut size);
+    let mut pages = ListPages::new(api, ListParams { limit: Some(WORKLOADS_AT_ONCE), ..params }, None);
     while left > 0
         && let Some(page) = call(pages.next()).await?
     {

@@ -16,10 +16,7 @@ use kube::{
     core::WatchEvent,
 };
 use tenure_index::{SeenClaim, Uid};
-use tenure_service::{
-    log::of_callers,
-    pages::{ListPages, PageSize},
-};
+use tenure_service::{log::of_callers, pages::ListPages};
 use tenure_types::{
     devices::{DeviceClass, DeviceResources, DevicesByClass, ResourceClaim},
     room::PodWithRoom,
@@ -75,9 +72,8 @@ impl DeviceReader {
     }
 
     async fn list_classes(&mut self) -> Result<(), kube::Error> {
-        let mut size = PageSize::default();
         let classes = Api::<DeviceClass>::all(self.client.clone());
-        let mut pages = ListPages::new(classes, ListParams::default(), None, &mut size);
+        let mut pages = ListPages::new(classes, ListParams::default(), None);
         while let Some(page) = pages.next().await? {
             for class in page {
                 self.resources.put(class);
@@ -87,8 +83,8 @@ impl DeviceReader {
     }
 
     async fn list_claims(&mut self, exact: Option<&str>) -> Result<(), kube::Error> {
-        let (claims, mut size) = (Api::<ResourceClaim>::all(self.client.clone()), PageSize::default());
-        let mut pages = ListPages::new(claims.clone(), ListParams::default(), exact, &mut size);
+        let claims = Api::<ResourceClaim>::all(self.client.clone());
+        let mut pages = ListPages::new(claims.clone(), ListParams::default(), exact);
         while let Some(page) = pages.next().await? {
             for claim in &page {
                 self.keep(claim);

@@ -14,10 +14,7 @@ use kube::{
 };
 use tenure_index::{SeenRun, StreamClock};
 use tenure_policy::usage::SeenAt;
-use tenure_service::{
-    log::with_causes,
-    pages::{ListPages, PageSize},
-};
+use tenure_service::{log::with_causes, pages::ListPages};
 use tenure_types::{projection::Pod, room::PodWithRoom};
 use thiserror::Error;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
@@ -106,7 +103,6 @@ pub struct Session<'c> {
     handles: &'c Handles,
     store: &'c RecordStore,
     pods: Api<PodWithRoom>,
-    pages: PageSize,
     devices: DeviceReader,
     /// The version up to which changes are older than this session, and the clock of those changes.
     /// None: the watch shows changes as they are made.
@@ -124,7 +120,6 @@ impl<'c> Session<'c> {
             handles: &counter.handles,
             store: &counter.store,
             pods: Api::all(counter.handles.client.clone()),
-            pages: PageSize::default(),
             devices: DeviceReader::new(counter.handles.client.clone()),
             replay: None,
             saved: SavedRecord { version, changes, at: Instant::now(), bytes: 0 },
@@ -174,16 +169,13 @@ impl<'c> Session<'c> {
         book.with(|ledger| if after_gap { ledger.begin_list_after_gap() } else { ledger.begin_list() });
         self.devices.list(exact.as_deref()).await.map_err(SessionFailure::Claims)?;
         let bound = ListParams { field_selector: Some(BOUND.into()), ..ListParams::default() };
-        let mut size = self.pages;
-        let mut pages = ListPages::new(self.pods.clone(), bound, exact.as_deref(), &mut size);
+        let mut pages = ListPages::new(self.pods.clone(), bound, exact.as_deref());
         while let Some(pods) = pages.next().await.map_err(SessionFailure::List)? {
             for pod in pods {
                 self.listed(pod).await?;
             }
         }
-        let version = pages.version;
-        self.pages = size;
-        let version = version.ok_or(SessionFailure::NoVersion)?;
+        let version = pages.version.ok_or(SessionFailure::NoVersion)?;
         self.replay = if exact.is_some() { self.replayed().await? } else { None };
         if self.replay.is_none() {
             self.devices.forget();

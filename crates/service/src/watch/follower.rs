@@ -24,7 +24,7 @@ use initial::ListMode;
 use restored::{PATIENCE, check_version};
 
 use super::{Store, TIMEOUT_SECONDS, WatchedObject};
-use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::AwaitedCondition};
+use crate::{freshness::WatchFreshness, log::with_causes, readiness::AwaitedCondition};
 
 /// The waits after failures in a row.
 const RETRY: Wait = Wait { first: Duration::from_millis(200), last: Duration::from_secs(5) };
@@ -73,7 +73,6 @@ pub struct Follower<K, S: Store<K>> {
     need: Need,
     /// The keys that the list under way has shown.
     listed: HashSet<S::Key>,
-    pages: PageSize,
     reading: ListMode,
     /// The failures since the watch last worked, which make the wait grow.
     tries: u32,
@@ -104,7 +103,6 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
             synced,
             need,
             listed: HashSet::new(),
-            pages: PageSize::default(),
             reading: ListMode::Streamed,
             tries: 0,
             logged_problem: LoggedProblem::None,
@@ -135,11 +133,6 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
             let failure = match self.list().await {
                 Ok(version) => self.watch(version).await,
                 Err(failure) if failure.is_missing() && self.is_gone() => return self.missing(asked),
-                Err(WatchFailure::List(error)) if self.pages.shrink_after(&error) => {
-                    let (kind, objects) = (&self.synced.what, self.pages.objects());
-                    info!(kind, objects, "Has large objects: listing them in smaller pages");
-                    continue;
-                }
                 Err(failure) => failure,
             };
             self.fail(&failure).await;

@@ -24,7 +24,7 @@ use tenure_service::{
     call::{ApiError, call},
     limit::{WriteLimit, write_limit},
     log::with_causes,
-    pages::{ListPages, PageSize},
+    pages::ListPages,
 };
 use tenure_types::{
     keys::EVICTION_RESPONDER,
@@ -210,8 +210,8 @@ impl EvictionResponder {
     async fn respond(&self, client: &Client) -> Result<(), ApiError> {
         let api = Api::<Tolerant<Eviction>>::all_with(client.clone(), &resource());
         let labels = format!("{EVICTION_RESPONDER} in (responder,requester-responder)");
-        let (mut size, mut all, mut unreadable) = (PageSize::default(), Vec::new(), None);
-        let mut pages = ListPages::new(api, ListParams::default().labels(&labels), None, &mut size);
+        let (mut all, mut unreadable) = (Vec::new(), None);
+        let mut pages = ListPages::new(api, ListParams::default().labels(&labels), None);
         // all pages before the first write: a list ends if it takes minutes
         while let Some(page) = call(pages.next()).await? {
             for Tolerant(eviction) in page {

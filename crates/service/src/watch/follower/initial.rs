@@ -17,6 +17,7 @@ use super::{
     failure::WatchFailure,
     restored::{PATIENCE, ask_for_version},
 };
+use crate::pages::ListPages;
 
 /// The annotation of the bookmark that ends a streamed list.
 const LIST_END: &str = "k8s.io/initial-events-end";
@@ -102,29 +103,21 @@ impl<K: WatchedObject, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Reads all objects in pages. A process reads one page at a time of all lists whose pages have
-    /// been too large.
+    /// Reads all objects in pages.
     async fn read_pages(&mut self) -> Result<String, WatchFailure> {
-        let mut page = ListParams {
+        let params = ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            limit: Some(self.pages.objects()),
             ..ListParams::default()
         };
-        loop {
-            let turn = self.pages.turn().await;
-            let list = self.api.list(&page).await.map_err(WatchFailure::List)?;
+        let mut pages = ListPages::new(self.api.clone(), params, None);
+        while let Some(page) = pages.next().await.map_err(WatchFailure::List)? {
             self.freshness.heard();
-            for object in list.items {
+            for object in page {
                 self.listed(object);
             }
-            drop(turn);
-            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
-            if page.continue_token.is_none() {
-                let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-                return version.ok_or(WatchFailure::NoVersion);
-            }
         }
+        pages.version.ok_or(WatchFailure::NoVersion)
     }
 
     /// Takes in an object that a list shows.
