@@ -19,25 +19,19 @@ impl QueueTree {
     /// Counts the depth of a queue, and remembers that of each queue on the way.
     fn count_depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
         let known = |id| self.node(id).and_then(|node| node.depth.get(self.generation));
-        let mut steps = 0u32;
-        let (mut turtle, mut rest_at) = (leaf, 1u32);
-        let mut top = Some(leaf);
-        // Brent's way to find a cycle: a turtle rests, and is carried along ever less often
+        let queues = u32::try_from(self.len).unwrap_or(u32::MAX);
+        let (mut steps, mut top) = (0u32, Some(leaf));
         let above = loop {
             let Some(id) = top else { break 0 };
-            if let Some(depth) = known(id) {
-                if depth == 0 {
-                    return self.in_cycle(leaf);
+            match known(id) {
+                Some(0) => return self.in_cycle(leaf),
+                Some(depth) => break depth,
+                // only a way round a cycle has more steps than there are queues
+                None if steps > queues => return self.in_cycle(leaf),
+                None => {
+                    top = self.parent(id);
+                    steps = steps.saturating_add(1);
                 }
-                break depth;
-            }
-            top = self.parent(id);
-            steps = steps.saturating_add(1);
-            if top == Some(turtle) {
-                return self.in_cycle(leaf);
-            }
-            if steps == rest_at {
-                (turtle, rest_at) = (top.unwrap_or(id), rest_at.saturating_mul(2));
             }
         };
         let depth = steps.saturating_add(above);
