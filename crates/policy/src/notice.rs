@@ -7,10 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::{
-    DurationError, ExtendedDuration, Points,
-    duration::{MOST_POINTS, PointsGrammar},
-};
+use tenure_types::{DurationError, ExtendedDuration, Points, duration::PointsGrammar};
 
 /// The points before the end of a run at which its workload gets a notice. None by default.
 ///
@@ -19,18 +16,11 @@ use tenure_types::{
 /// the end moves so that a point lies ahead again, that point gets a notice again. Times count in
 /// whole milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NoticePoints {
-    /// The times before the end, the longest first. The places after the last point are zero.
-    points: [ExtendedDuration; MOST_POINTS],
-}
+pub struct NoticePoints(Points<ExtendedDuration>);
 
 impl<D: PointsGrammar> From<Points<D>> for NoticePoints {
     fn from(points: Points<D>) -> Self {
-        let mut read = Self::default();
-        for (place, point) in read.points.iter_mut().zip(points.iter()) {
-            *place = point.extended();
-        }
-        read
+        Self(points.extended())
     }
 }
 
@@ -39,7 +29,7 @@ impl FromStr for NoticePoints {
     type Err = DurationError;
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
-        text.parse::<Points<ExtendedDuration>>().map(Self::from)
+        text.parse().map(Self)
     }
 }
 
@@ -50,30 +40,22 @@ impl NoticePoints {
     #[must_use]
     pub fn of_grace(self, grace: SignedDuration) -> Self {
         let grace = if self.is_empty() { ExtendedDuration::ZERO } else { ExtendedDuration::of(grace) };
-        let mut points = [ExtendedDuration::ZERO; MOST_POINTS];
-        points.iter_mut().take(1).for_each(|longest| *longest = grace);
-        Self { points }
+        Self(grace.into())
     }
 
     /// Returns the longest time before the end; zero if workloads get no notice.
-    pub const fn longest(&self) -> ExtendedDuration {
-        let [longest, ..] = self.points;
-        longest
+    pub fn longest(&self) -> ExtendedDuration {
+        self.0.longest()
     }
 
     /// True if workloads get no notice.
-    pub const fn is_empty(&self) -> bool {
-        self.longest().as_nanos() == 0
+    pub fn is_empty(&self) -> bool {
+        self.longest().is_zero()
     }
 
     /// Returns the points as durations before the end, the longest first.
     pub fn iter(&self) -> impl Iterator<Item = SignedDuration> {
-        self.written().map(ExtendedDuration::to_signed)
-    }
-
-    /// Returns the points without the unused places, the longest first.
-    fn written(&self) -> impl Iterator<Item = ExtendedDuration> {
-        self.points.into_iter().take_while(|point| *point > ExtendedDuration::ZERO)
+        self.0.iter().map(ExtendedDuration::to_signed)
     }
 
     /// Returns the times of the points before an end, in milliseconds since the epoch, the earliest
@@ -107,8 +89,7 @@ impl NoticePoints {
 /// Writes the points as the field has them: `1h,10m`, or `0s`.
 impl fmt::Display for NoticePoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.longest().fmt(f)?;
-        self.written().skip(1).try_for_each(|point| write!(f, ",{point}"))
+        self.0.fmt(f)
     }
 }
 

@@ -142,11 +142,8 @@ impl RunaiQueue {
             ceiling: positive(&path("maxDuration"), max_duration.as_ref(), NO_OWN_LIMIT, errors),
             nearest: NearestFields {
                 notice: duration(&path("expiryNotice"), expiry_notice.as_ref(), errors)
-                    .map(NoticePoints::from)
-                    .or_else(|| {
-                        points(&path("expiryNotices"), expiry_notices.as_deref(), errors)
-                            .map(NoticePoints::from)
-                    }),
+                    .or_else(|| points(&path("expiryNotices"), expiry_notices.as_deref(), errors))
+                    .map(NoticePoints::from),
                 action: *max_duration_action,
                 requeue_delay: duration(&path("requeueDelay"), requeue_delay.as_ref(), errors),
                 on_reversal: *on_reversal,

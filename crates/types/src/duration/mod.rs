@@ -28,7 +28,7 @@ mod written;
 pub use error::DurationError;
 pub use extended::ExtendedDuration;
 pub use go::GoDuration;
-pub use points::{MOST_POINTS, Points, PointsGrammar};
+pub use points::{Points, PointsGrammar};
 pub use tensorstack::TensorstackDuration;
 pub use text::for_people;
 pub use written::{Grammar, Written};

@@ -8,7 +8,7 @@ use schemars::Schema;
 use super::{DurationError, ExtendedDuration, Grammar};
 
 /// The most points of a field. The schema of the CRD has the same number.
-pub const MOST_POINTS: usize = 8;
+const MOST_POINTS: usize = 8;
 
 /// The points before the end of a run at which a notice is given: durations of a grammar, separated
 /// by commas, such as `1h,10m`. The longest comes first, and none comes twice. A single duration of
@@ -37,6 +37,21 @@ impl<D: PointsGrammar> Points<D> {
     /// Returns the longest point. Zero: there is no point.
     pub fn longest(&self) -> D {
         self.iter().next().unwrap_or_default()
+    }
+
+    /// Converts each point to [`ExtendedDuration`].
+    pub fn extended(self) -> Points<ExtendedDuration> {
+        Points(self.0.map(D::extended))
+    }
+}
+
+/// Makes a single point, or none of a duration of zero.
+impl<D: PointsGrammar> From<D> for Points<D> {
+    fn from(point: D) -> Self {
+        let mut points = Self::default();
+        let [longest, ..] = &mut points.0;
+        *longest = point;
+        points
     }
 }
 
