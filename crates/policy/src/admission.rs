@@ -24,7 +24,7 @@ use crate::{
     field::FieldError,
     floor::Floors,
     inheritance::{BrokenAncestry, EffectiveValues, Inheritance},
-    queue::{self, RunaiQueue, TensorstackQueue},
+    queue::{self, RunaiQueue},
     tree::{self, Inherited},
 };
 
@@ -141,11 +141,11 @@ fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<Stri
 /// Reviews a queue of the tensorstack family. `system_namespace` is the one namespace in which
 /// queues of this family count.
 pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace: &str) -> Findings {
-    let (queue, errors) = TensorstackQueue::read(spec);
+    let (queue, errors) = RunaiQueue::read_t9k(spec);
     let outside = (namespace != system_namespace).then(|| {
         format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
     });
-    let notice = queue.notice.map(|notice| notice.longest());
+    let notice = queue.nearest.notice.map(|notice| notice.longest());
     let early = notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
     let early = early.map(|(notice, ceiling)| not_before_the_start("spec.expiryNotice", notice, ceiling));
     let short = queue.ceiling.and_then(|own| too_short("spec.maxDuration", own.to_signed(), own));

@@ -29,7 +29,6 @@ use crate::{
 use durations::{duration, floor, floor_v2, points, positive};
 use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
-pub use tensorstack::TensorstackQueue;
 
 /// The remedy for a ceiling of zero: the ceiling of an ancestor may still count.
 const NO_OWN_LIMIT: &str = "leave it out for no limit of its own";
@@ -390,7 +389,7 @@ mod tests {
         assert_eq!(gpu("overQuotaWeight", -1.0).len(), 1);
         let requests = json!({"cpu": "-4", "memory": "-1Gi", "nvidia.com/gpu": "8", "zero": "-0"});
         let spec = serde_json::from_value(json!({"quota": {"requests": requests}})).unwrap();
-        let errors: Vec<String> = TensorstackQueue::read(&spec).1.iter().map(ToString::to_string).collect();
+        let errors: Vec<String> = RunaiQueue::read_t9k(&spec).1.iter().map(ToString::to_string).collect();
         let expected = [("cpu", "-4"), ("memory", "-1Gi")].map(|(name, value)| {
             format!("spec.quota.requests[{name}]: Invalid value: \"{value}\": must not be negative")
         });
@@ -453,12 +452,12 @@ mod tests {
     #[test]
     fn a_tensorstack_ceiling_may_be_empty_but_not_zero() {
         let read = |text: &str| {
-            TensorstackQueue::read(&v1beta1::QueueSpec {
+            RunaiQueue::read_t9k(&v1beta1::QueueSpec {
                 max_duration: Some(text.into()),
                 ..Default::default()
             })
         };
-        assert_eq!(read(""), (TensorstackQueue::default(), vec![]));
+        assert_eq!(read(""), (RunaiQueue::default(), vec![]));
         assert_eq!(read("10s").0.ceiling, Some("10s".parse().unwrap()));
         for bad in ["0", "0s", "1.5h", "10 s"] {
             let (queue, errors) = read(bad);
@@ -470,7 +469,7 @@ mod tests {
     fn a_tensorstack_priority_is_from_0_to_100() {
         for (priority, errors) in [(-1, 1), (0, 0), (100, 0), (101, 1)] {
             let spec = v1beta1::QueueSpec { priority: Some(priority), ..Default::default() };
-            assert_eq!(TensorstackQueue::read(&spec).1.len(), errors, "{priority}");
+            assert_eq!(RunaiQueue::read_t9k(&spec).1.len(), errors, "{priority}");
         }
     }
 }

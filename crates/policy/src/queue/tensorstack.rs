@@ -1,9 +1,6 @@
 //! The meaning of a Queue of T9k, the tensorstack family.
 
-use tenure_types::{
-    Grammar, Points, TensorstackDuration, Written, amount::Amount, duration::PointsGrammar,
-    tensorstack::v1beta1,
-};
+use tenure_types::{Grammar, Written, amount::Amount, duration::PointsGrammar, tensorstack::v1beta1};
 
 use super::{
     NearestFields, RunaiQueue,
@@ -11,18 +8,10 @@ use super::{
 };
 use crate::{field::FieldError, notice::NoticePoints};
 
-/// A queue of the tensorstack family, with the fields that Tenure reads, as they are written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TensorstackQueue {
-    /// `maxDuration`, never zero. None: no limit.
-    pub ceiling: Option<TensorstackDuration>,
-    /// `expiryNotice`. Zero is a value: no notices. None: the keeper's default.
-    pub notice: Option<Points<TensorstackDuration>>,
-}
-
-impl TensorstackQueue {
-    /// Reads a spec, and returns the queue and the errors of its fields.
-    pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
+impl RunaiQueue {
+    /// Reads a queue of T9k as decisions need it: at the top, with a ceiling and a notice. Returns
+    /// the errors of its fields beside it.
+    pub fn read_t9k(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         let ceiling =
             positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), LEAVE_OUT, &mut errors);
@@ -37,21 +26,13 @@ impl TensorstackQueue {
                 errors.push(FieldError::invalid(field, quantity.0.as_str(), "must not be negative"));
             }
         }
-        (Self { ceiling, notice }, errors)
+        let ceiling = ceiling.map(PointsGrammar::extended);
+        let nearest = NearestFields { notice: notice.map(NoticePoints::from), ..NearestFields::default() };
+        (Self { ceiling, nearest, ..Self::default() }, errors)
     }
 }
 
 /// Returns a field unless its text is empty: empty counts as left out.
 fn unless_empty<D: Grammar>(written: Option<&Written<D>>) -> Option<&Written<D>> {
     written.filter(|text| !text.as_str().is_empty())
-}
-
-impl RunaiQueue {
-    /// Reads a queue of T9k as decisions need it: at the top, with a ceiling and a notice.
-    pub fn read_t9k(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
-        let (TensorstackQueue { ceiling, notice }, errors) = TensorstackQueue::read(spec);
-        let ceiling = ceiling.map(PointsGrammar::extended);
-        let nearest = NearestFields { notice: notice.map(NoticePoints::from), ..NearestFields::default() };
-        (Self { ceiling, nearest, ..Self::default() }, errors)
-    }
 }

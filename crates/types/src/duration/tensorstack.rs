@@ -4,7 +4,6 @@
 
 use std::{fmt, str::FromStr};
 
-use jiff::SignedDuration;
 use schemars::Schema;
 
 use super::{
@@ -53,13 +52,6 @@ pub struct TensorstackDuration {
     nanoseconds: i64,
     /// The text as it was written, if it is short.
     text: DurationText,
-}
-
-impl TensorstackDuration {
-    /// Converts for arithmetic with timestamps; never negative.
-    pub const fn to_signed(self) -> SignedDuration {
-        SignedDuration::from_nanos(self.nanoseconds)
-    }
 }
 
 impl FromStr for TensorstackDuration {
