@@ -42,8 +42,8 @@ const BETWEEN: Duration = Duration::from_secs(10);
 const WRITES_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const WRITES_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
 
-/// The most writes between two lists, with those that fail: users may change their Evictions all the
-/// time. Namespaces take turns in each.
+/// The most writes between two lists. Writes that fail count, too: a user can make them fail by
+/// changing an Eviction again and again. Namespaces take turns in each list.
 const WRITES_A_LIST: usize = 1_000;
 
 /// The time after which an entry is written again. Kubernetes passes over a responder that hasn't
