@@ -8,7 +8,7 @@ use tenure_tests::{
     asker::{Asker, MASTERS, SCHEDULER},
     queues,
     tenant::Tenant,
-    workloads::Namespace,
+    workloads::{Namespace, bare_pod, distinct},
 };
 use tokio::join;
 
@@ -297,4 +297,29 @@ async fn a_pod_has_no_more_claims_of_devices_than_usage_counts() {
     };
     await_refusal(user, &pod(33), "spec.resourceClaims: Too many").await;
     user.create(&pod(32)).await;
+}
+
+#[tokio::test]
+async fn a_pod_of_a_queue_is_created_with_its_node_by_users_who_may_bind_pods() {
+    let world = references::off().await;
+    let name = &world.namespace().await;
+    let pods: references::Rule<'_> = ("", &["pods"], references::ALL);
+    let user = &references::seen_by(world, name, "unplaced", &[pods]).await;
+    let on_node = |field: &str, key: &str| {
+        let mut pod =
+            distinct(bare_pod(name, "placed", &json!({}), &json!({"nodeName": "absent"})), "placed");
+        pod["metadata"][field][key] = json!("short");
+        pod
+    };
+    for (field, key, _) in in_short() {
+        await_refusal(user, &on_node(field, key), "requires the right to create pods/binding").await;
+    }
+    user.try_dry_run(&on_node("labels", "example.com/queue")).await.unwrap();
+
+    // a scheduler, and a node that creates a mirror of a static pod
+    let bindings: references::Rule<'_> = ("", &["pods/binding"], &["create"]);
+    for (other, rules) in [("placer", &[pods, bindings][..]), ("system:node:node-1", &[pods][..])] {
+        let other = &references::seen_by(world, name, other, rules).await;
+        other.try_dry_run(&on_node("labels", "kai.scheduler/queue")).await.unwrap();
+    }
 }

@@ -55,3 +55,14 @@ authorizer.serviceAccount(request.namespace, variables.account).{{ $use }} ||
     !(request.userInfo.username.startsWith("system:node:") &&
     object.metadata.?annotations[?"kubernetes.io/config.mirror"].hasValue())
 {{- end }}
+
+{{- /* A CEL expression: true if a pod names a queue, or a PodGroup that may name one. Takes the root and the pod: object or oldObject. */}}
+{{- define "tenure.tenancy.namesQueue" -}}
+{{- $pod := index . 1 -}}
+({{ $pod }}.metadata.?annotations[?"pod-group-name"].orValue("") != "" ||
+["kai.scheduler/queue", "scheduler.tensorstack.dev/group-name", "scheduler.tensorstack.dev/queue"]
+.exists(key, {{ $pod }}.metadata.?labels[?key].orValue("") != "")
+{{- with (include "tenure.kueue" (index . 0) | fromJson).queues }} ||
+{{ include "tenure.kueue.names" (list . $pod) }}
+{{- end }})
+{{- end }}
