@@ -469,8 +469,11 @@ expression for the pod.
 {{-     $clusters = append $clusters .clusterQueue }}
 {{-   end }}
 {{- end }}
-{{- $local := printf "%s.metadata.?labels[?\"kueue.x-k8s.io/local-queue-name\"].orValue(%s.metadata.?labels[?\"kueue.x-k8s.io/queue-name\"].orValue(\"\"))" $pod $pod }}
-{{- $cluster := printf "%s.metadata.?labels[?\"kueue.x-k8s.io/cluster-queue-name\"].orValue(\"\")" $pod }}
+{{- $label := printf `%s.metadata.?labels[?"kueue.x-k8s.io/%%s"].orValue("")` $pod }}
+{{- $local := printf $label "local-queue-name" }}
+{{- /* the keeper, too, takes an empty label for none */}}
+{{- $local = printf `(%s != "" ? %s : %s)` $local $local (printf $label "queue-name") }}
+{{- $cluster := printf $label "cluster-queue-name" }}
 {{- printf "%s.exists(queue, queue == %s || queue == request.namespace + \"/\" + %s) || %s in %s" (toJson $locals) $local $local $cluster (toJson $clusters) }}
 {{- end }}
 

@@ -78,6 +78,8 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     };
     create("in-another", json!({"kueue.x-k8s.io/queue-name": "another"})).await.unwrap_err();
     create("in-main", json!({"kueue.x-k8s.io/queue-name": "main"})).await.unwrap();
+    let empty = json!({"kueue.x-k8s.io/local-queue-name": "", "kueue.x-k8s.io/queue-name": "main"});
+    create("in-main-too", empty).await.unwrap();
     create("in-gpu", json!({"kueue.x-k8s.io/cluster-queue-name": "gpu"})).await.unwrap();
 }
 
