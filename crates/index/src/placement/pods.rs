@@ -62,7 +62,7 @@ impl<T: Eq + Hash> SharedValues<T> {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PodRecord {
-    /// The pod's scheduling. None: the pod waits.
+    /// The earliest scheduling that the pod has shown since it is kept. None: the pod waits.
     pub scheduled: Option<Timestamp>,
     /// The groups that the pod names. Gangs know them as well, but a lookup there takes time.
     pub memberships: Option<Arc<[Membership]>>,

@@ -165,6 +165,21 @@ fn a_pod_that_has_gone_or_moved_takes_no_room_any_more() {
 }
 
 #[test]
+fn a_pod_that_shows_its_binding_late_has_no_floor_again() {
+    let shown = |conditions: &Value| pod("a", 700, &json!({"status": {"conditions": conditions}}));
+    let at = NOW.parse::<Timestamp>().unwrap() - jiff::SignedDuration::from_secs(60);
+    let late = shown(&json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]));
+    let mut world = World::new(&[shown(&json!([])), late.clone()]);
+    assert_eq!(world.asked(&["a"]), keep(&["a"]), "its floor counts from its creation");
+    world.index.begin_pods();
+    world.apply(&late);
+    world.index.retain_pods(&HashSet::from([Uid::of("a")]));
+    assert_eq!(world.asked(&["a"]), keep(&["a"]), "a list shows no other start");
+    let next = World::new(&[late]);
+    assert!(is_protected(&next.asked(&["a"]), Rule::PreemptMinRuntime), "no other webhook has seen that");
+}
+
+#[test]
 fn the_queue_of_its_group_counts_and_the_groups_start() {
     let in_group = |name: &str, age| {
         pod(

@@ -188,6 +188,29 @@ fn a_group_that_is_made_for_a_running_pod_does_not_change_its_floor() {
 }
 
 #[test]
+fn a_pod_that_shows_its_binding_late_has_no_floor_again() {
+    let bound = PodObj { scheduled: None, ..placed(1, 0, Some(1), None) };
+    let late = placed(1, 3_600, Some(1), None);
+    agrees(&[floor(), Event::Pod(bound), Event::Pass(3_700_000), Event::Pod(late), ask(1)]);
+}
+
+/// While a pod is exempt from ceilings, the keeper has no record of it, and the webhook has one.
+#[test]
+fn a_pod_that_shows_its_binding_late_keeps_its_floor_though_a_group_was_made_before() {
+    let in_group = |second| placed(1, second, Some(1), Some(0));
+    let group = GroupObj { queue: Some(3), created: Some(1_000_000), ..GroupObj::default() };
+    agrees(&[
+        floor(),
+        Event::Pod(PodObj { scheduled: None, ..in_group(0) }),
+        Event::Pass(1_800_000),
+        Event::Group(group),
+        Event::Pod(PodObj { critical: true, ..in_group(1_700) }),
+        Event::Pod(in_group(1_700)),
+        ask(1),
+    ]);
+}
+
+#[test]
 fn a_pod_of_which_it_is_not_known_since_when_it_is_there_is_no_substitute() {
     let bound = PodObj { scheduled: None, ..placed(1, 5, Some(1), None) };
     agrees(&[floor(), Event::Pod(bound), Event::Pod(placed(7, 5, Some(1), None)), ask(1)]);

@@ -461,7 +461,8 @@ impl Naive {
     /// What each queue allows that the run has had.
     fn lenders(&self, pod: &PodObj) -> Vec<(u8, Allowed)> {
         let bind = |queue: Option<u8>| Some(self.bind(Family::Runai, queue?));
-        let (placed, named) = (bind(self.queue(pod)), bind(self.named_queue(pod, Family::Runai)));
+        let (placed, named) = (self.floor_queue(pod, pod.scheduled()), self.named_queue(pod, Family::Runai));
+        let (placed, named) = (bind(placed), bind(named));
         let bound = self.bound(pod);
         let lending = [bound.lending, pod.evidence.lending].into_iter().flat_map(wire::names_of);
         let ending = self.queue_of(pod, Family::Runai);

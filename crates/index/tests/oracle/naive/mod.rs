@@ -46,6 +46,8 @@ pub struct Naive {
     records: BTreeMap<u32, dues::Record>,
     /// What is known of pods in queues that terminate.
     terminating: BTreeMap<u32, dues::Bound>,
+    /// The earliest start that each pod has shown to the webhook, until it has finished.
+    starts: BTreeMap<u32, Nanos>,
     /// The facts that each group's run has shown.
     runs: BTreeMap<GroupKey, groups::Run>,
     /// The readiness that each live member of a group has shown.
@@ -156,6 +158,10 @@ impl Naive {
 
     fn replace_pod(&mut self, uid: u32, pod: Option<PodObj>) {
         self.keep_record(uid, pod.as_ref());
+        let known = self.starts.remove(&uid);
+        if let Some(shown) = pod.as_ref().filter(|pod| !pod.finished).and_then(PodObj::scheduled) {
+            self.starts.insert(uid, known.map_or(shown, |known| known.min(shown)));
+        }
         match pod.as_ref().filter(|pod| pod.is_live() && pod.keys().next().is_some()) {
             Some(pod) => {
                 let seen = self.seen_members.entry(uid).or_insert(Readiness::NotYet);

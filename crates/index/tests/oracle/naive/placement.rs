@@ -55,13 +55,22 @@ impl Naive {
         pod.keys().find(|key| self.groups.contains_key(key))
     }
 
-    /// The queue by whose floor a pod is protected. Once it runs, nothing moves it that is made later: it is in that of
-    /// its group, if that was there, else in its own.
+    /// The earliest start that a pod has shown to the webhook.
+    fn start_of(&self, pod: &PodObj) -> Option<Nanos> {
+        self.starts.get(&pod.uid).copied()
+    }
+
+    /// The queue by whose floor the webhook protects a pod.
     pub fn queue(&self, pod: &PodObj) -> Option<u8> {
+        self.floor_queue(pod, self.start_of(pod))
+    }
+
+    /// The queue by whose floor a pod with this start is protected. Once it runs, nothing moves it that is made later: it
+    /// is in that of its group, if that was there, else in its own.
+    pub(super) fn floor_queue(&self, pod: &PodObj, start: Option<Nanos>) -> Option<u8> {
         let group = pod.keys().find(|key| key.0 == PodGroupKind::Runai);
         let named = group.and_then(|key| self.named_by(key));
-        let is_late =
-            |made: Option<i64>| made.zip(pod.scheduled()).is_some_and(|(made, at)| made * MILLI > at);
+        let is_late = |made: Option<i64>| made.zip(start).is_some_and(|(made, at)| made * MILLI > at);
         let of_group =
             named.filter(|named| pod.runai.is_none() || !is_late(named.made)).and_then(|of| of.queue);
         of_group.or(pod.runai)
@@ -78,7 +87,7 @@ impl Naive {
         } else {
             floors.reclaim(tree, ask.queue.and_then(find), find(queue), None)
         };
-        let start = self.workload(pod).map_or_else(|| pod.scheduled(), |key| self.gangs[&key].start)?;
+        let start = self.workload(pod).map_or_else(|| self.start_of(pod), |key| self.gangs[&key].start)?;
         let until = start.min(self.now) + Nanos::try_from(floor.value.to_signed().as_nanos()).unwrap();
         Some(until).filter(|until| self.now < *until)
     }

@@ -114,7 +114,7 @@ impl Naive {
 
     /// The name of the queue in which a pod counts. Empty: none.
     fn queue_name(&self, pod: &PodObj) -> String {
-        let queue = self.queue(pod).map(|queue| self.bind(Family::Runai, queue));
+        let queue = self.floor_queue(pod, pod.scheduled()).map(|queue| self.bind(Family::Runai, queue));
         queue.map(wire::runai_name).unwrap_or_default()
     }
 
