@@ -25,7 +25,6 @@ use crate::{
     Uid,
     names::Interner,
     owners::{ControlledObjects, Controller},
-    times::Milliseconds,
     uid::UidMap,
 };
 
@@ -224,8 +223,10 @@ impl Deadlines {
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
         let driver = pod.controller.map(|of| of.uid);
-        let start = driver.and_then(|driver| self.start_of_driver(uid, driver));
-        if self.get(uid).is_some_and(|pod| pod.lacks_since(start)) {
+        let driver = driver.and_then(|driver| self.driver(uid, driver));
+        // what a driver hides, a later keeper won't know
+        let shown = driver.filter(|driver| !driver.hides_start).and_then(|driver| driver.started);
+        if self.get(uid).is_some_and(|pod| pod.lacks_since(shown)) {
             self.lack_evidence.insert(uid);
         }
     }
@@ -240,14 +241,13 @@ impl Deadlines {
     /// in the same namespace. Returns true if this moves the end, or if the pod has no evidence of an
     /// earlier start.
     pub fn count_with(&mut self, uid: Uid, driver: Uid) -> bool {
-        let start = self.start_of_driver(uid, driver);
+        let start = self.driver(uid, driver).and_then(|driver| driver.started);
         self.pods.get_mut(&uid).is_some_and(|pod| pod.count_from(start) || pod.lacks_since(None))
     }
 
-    /// Returns the scheduling of the pod that controls another. None: it isn't bound, or isn't kept in
-    /// the same namespace.
-    fn start_of_driver(&self, uid: Uid, driver: Uid) -> Option<Milliseconds> {
-        self.get(driver).filter(|_| self.are_neighbours(uid, driver))?.started
+    /// Returns the pod that controls another. None: it isn't kept in the same namespace.
+    fn driver(&self, uid: Uid, driver: Uid) -> Option<&ManagedPod> {
+        self.get(driver).filter(|_| self.are_neighbours(uid, driver))
     }
 
     /// Returns the pods that a controller controls directly, with their records.

@@ -7,13 +7,14 @@
 
 use crate::{Uid, cluster::ClusterObjects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
 
-/// The controller and the scheduling of a pod that is kept.
-type ControllerFacts = (Option<Controller>, Option<Milliseconds>);
+/// The controller and the scheduling of a pod that is kept, and whether the pod hides that
+/// scheduling.
+type ControllerFacts = (Option<Controller>, Option<Milliseconds>, bool);
 
 /// Returns the facts about a pod that matter to the pods that it controls. None: the pod isn't
 /// kept.
 pub fn facts(deadlines: &Deadlines, uid: Uid) -> Option<ControllerFacts> {
-    deadlines.get(uid).map(|pod| (pod.controller, pod.started))
+    deadlines.get(uid).map(|pod| (pod.controller, pod.started, pod.hides_start))
 }
 
 /// Updates the runs around a pod that has changed: the pod belongs to the run of the pod that

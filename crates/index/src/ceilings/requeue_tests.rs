@@ -143,6 +143,17 @@ fn a_pod_must_be_ready_within_the_timeout_of_the_nearest_block() {
 }
 
 #[test]
+fn a_pod_that_shows_its_binding_late_has_no_more_time_to_get_ready() {
+    let mut index = index(waiting("20s"));
+    for is in [Is::Waiting, Is::Scheduled(15)] {
+        let mut placed = pod("a", "job", is);
+        placed.spec.node_name = Some("n".into());
+        index.apply_pod(&placed);
+        assert_eq!(due(&mut index), Some(20), "it was created with its node");
+    }
+}
+
+#[test]
 fn who_takes_no_room_or_is_ready_or_is_nowhere_awaited_may_go_on() {
     for (spec, is, expected) in [
         (waiting("10s"), Is::Scheduled(5), Some(15)),

@@ -49,9 +49,12 @@ pub struct ManagedPod {
     /// objects show all that ends its run.
     fixed: Option<Box<FixedRun>>,
     pub created: i64,
-    /// The pod's scheduling, as the pod last showed it. None: the pod isn't bound.
+    /// The earliest scheduling that the pod has shown since it is kept. None: the pod isn't bound.
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
+    /// True if the pod now shows a later scheduling than `started`. A pod that was created with its
+    /// node shows its binding later, and its user may delay that.
+    pub hides_start: bool,
     /// The evidence that the pod was ready.
     ready_note: ReadyNote,
     /// The family whose ceiling counts, or did.
@@ -83,15 +86,15 @@ struct FixedRun {
 /// The facts that end a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct RunLimits {
-    /// The queues that the pod's labels don't name, or that the labels named when the pod showed an
-    /// earlier start. They count unless another queue ends the run earlier.
+    /// The queues that the pod's labels don't name. If the pod hides its start, those of its labels,
+    /// too. They count unless another queue ends the run earlier.
     queues: PerFamily<Option<ArcStr>>,
     /// The queues of the run.ai family whose extensions count, where another queue ends the run.
     lending: BTreeSet<ArcStr>,
     /// The least ceiling that the workload has noted itself, as a duration in milliseconds.
     own: Option<Milliseconds>,
-    /// An earlier start of the run: that of the pod that controls this one, or did, or one that the
-    /// pod itself has shown.
+    /// An earlier start of the run: that of the pod that controls this one, or did. As evidence, also
+    /// one that the pod itself has shown.
     since: Option<Milliseconds>,
     /// The start of the pod's group, rounded up, if that is earlier than the pod's own scheduling.
     group_start: Option<Milliseconds>,
@@ -124,13 +127,14 @@ impl ManagedPod {
         let mut read = Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
-            queues: known.map(|known| known.queues.clone()).unwrap_or_default(),
+            queues: PerFamily::default(),
             controller: None,
             own: None,
             fixed: known.and_then(|known| known.fixed.clone()),
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: known.and_then(|known| known.started),
             readiness: PodReadiness::of(pod, known.map(|known| known.readiness)),
+            hides_start: false,
             ready_note: ReadyNote::None,
             family: Family::Runai,
             expiry: Expiry::default(),
@@ -148,13 +152,14 @@ impl ManagedPod {
     /// were fixed are kept only while the pod stays bound.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
-        let (shown_before, named_before) = (self.started, std::mem::take(&mut self.queues));
         let mut shared = |name: Option<&str>| {
             name.filter(|name| (1..=LONGEST_NAME).contains(&name.len())).map(|name| names.shared(name))
         };
         self.queues = PerFamily::new(|family| shared(kueue_queues.queue_of(family, pod)));
-        self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
-        let stays_bound = shown_before.is_some() && self.started.is_some();
+        let shown = pod.scheduled_at().and_then(|time| milliseconds(time.0));
+        let stays_bound = self.started.is_some() && shown.is_some();
+        self.started = shown.and(Milliseconds::earliest(self.started, shown));
+        self.hides_start = self.started != shown;
         self.readiness = PodReadiness::of(pod, Some(self.readiness));
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
@@ -178,16 +183,6 @@ impl ManagedPod {
         if noted != RunLimits::default() || self.fixed.is_some() {
             self.fixed.get_or_insert_default().noted = noted;
         }
-        // a pod that was created with its node shows its binding later, and its user may delay that
-        if shown_before.zip(self.started).is_some_and(|(before, now)| before.get() < now.get()) {
-            self.count_from(shown_before);
-            // a group that was created in between doesn't look late any more
-            let known = &mut self.fixed.get_or_insert_default().known.queues;
-            for family in Family::ALL {
-                let queue = &mut known[family];
-                *queue = queue.take().or_else(|| named_before[family].clone());
-            }
-        }
         let is_in = |family: Family| {
             let named = self.queues[family].as_ref().or_else(|| self.fixed(family));
             named.is_some() || family.row().groups.named_by(pod).is_some()
@@ -202,10 +197,11 @@ impl ManagedPod {
             run;
         let Some(started) = self.started else { return false };
         let FixedRun { known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
-        // a label alone doesn't count where a group names another queue
+        // a label alone doesn't count where a group names another queue. To a later keeper, a group
+        // that was created after a hidden start doesn't look late
         let queues = PerFamily::new(|family| {
-            let is_known = known.queues[family].is_some();
-            now[family].take().filter(|of| Some(of) != self.queues[family].as_ref() || is_known)
+            let counts = self.hides_start || known.queues[family].is_some();
+            now[family].take().filter(|of| counts || Some(of) != self.queues[family].as_ref())
         });
         let label = self.queues[Family::Runai].as_ref();
         let lending: BTreeSet<ArcStr> = lending.into_iter().filter(|of| Some(of) != label).collect();
@@ -293,7 +289,7 @@ impl ManagedPod {
         LivePod { subgroup: 0, created, scheduled: self.scheduled(), readiness: self.readiness.get() }
     }
 
-    /// Returns the time of the pod's scheduling. None: the pod isn't bound.
+    /// Returns the earliest scheduling that the pod has shown. None: the pod isn't bound.
     pub fn scheduled(&self) -> Option<Timestamp> {
         in_time(self.started)
     }
@@ -320,9 +316,8 @@ impl ManagedPod {
         Clocks { created: earliest(created), started }
     }
 
-    /// Counts the run of a bound pod from an earlier start: the scheduling of the pod that controls
-    /// it, or one that the pod itself has shown. A later start is ignored. Returns true if this moves
-    /// the end.
+    /// Counts the run of a bound pod from the scheduling of the pod that controls it, if that is
+    /// earlier. Returns true if this moves the end.
     pub fn count_from(&mut self, start: Option<Milliseconds>) -> bool {
         let Some(from) = start.filter(|of| self.started.is_some_and(|own| of.get() < own.get())) else {
             return false;
@@ -332,19 +327,25 @@ impl ManagedPod {
         std::mem::replace(known, earliest) != earliest
     }
 
-    /// True if the run counts from an earlier start that neither the pod's evidence nor the pod that
-    /// controls it shows. `driver`: the scheduling of that other pod.
+    /// True if the run counts from an earlier start that the pod doesn't show, and neither its
+    /// evidence nor the pod that controls it does. `driver`: the scheduling that this other pod shows.
     pub fn lacks_since(&self, driver: Option<Milliseconds>) -> bool {
-        let times = |fixed: &FixedRun| Some((fixed.known.since?, fixed.noted.since));
-        let of = self.fixed.as_deref().and_then(times);
-        of.is_some_and(|(known, noted)| {
-            [noted, driver].into_iter().flatten().all(|shown| shown.get() > known.get())
+        self.known_since().is_some_and(|known| {
+            [self.noted_since(), driver].into_iter().flatten().all(|shown| shown.get() > known.get())
         })
     }
 
+    fn known_since(&self) -> Option<Milliseconds> {
+        let of_driver = self.fixed.as_deref().and_then(|fixed| fixed.known.since);
+        Milliseconds::earliest(of_driver, self.started.filter(|_| self.hides_start))
+    }
+
+    fn noted_since(&self) -> Option<Milliseconds> {
+        self.fixed.as_deref()?.noted.since
+    }
+
     fn since(&self) -> Option<Milliseconds> {
-        let FixedRun { known, noted } = self.fixed.as_deref()?;
-        Milliseconds::earliest(known.since, noted.since)
+        Milliseconds::earliest(self.known_since(), self.noted_since())
     }
 
     fn group_start(&self) -> Option<Milliseconds> {

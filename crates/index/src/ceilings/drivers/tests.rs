@@ -100,6 +100,27 @@ fn a_pod_lacks_evidence_of_its_own_earlier_start_where_the_pod_that_controls_it_
 }
 
 #[test]
+fn a_driver_lends_the_earliest_start_that_it_has_shown() {
+    // it is created with its node, and shows its binding later
+    let mut driver = pod("driver", 0, APPLICATION);
+    driver["spec"]["nodeName"] = json!("n");
+    driver["status"]["conditions"][0]["lastTransitionTime"] = json!(at(60));
+    let mut unshown = driver.clone();
+    unshown["status"] = json!({});
+    let executor = pod("executor", 70, DRIVER);
+    for pods in [[&unshown, &driver, &executor], [&unshown, &executor, &driver]] {
+        let mut index = world();
+        for pod in pods {
+            index.apply_pod(&read(pod));
+        }
+        assert_eq!(end(&mut index, &executor), Some(at(100)));
+        let missing = index.missing_evidence().into_iter().find(|of| &*of.name == "executor");
+        let evidence = missing.expect("the driver doesn't show it to the next keeper").facts.evidence;
+        assert_eq!(evidence, Evidence { since: Some(at(0)), ..Evidence::default() });
+    }
+}
+
+#[test]
 fn a_keeper_that_starts_later_goes_by_the_evidence_on_the_executor() {
     let mut executor = pod("executor", 50, DRIVER);
     executor["metadata"]["annotations"] = json!({"tenure.dev/evidence": json!({"since": at(0)}).to_string()});

@@ -65,13 +65,15 @@ pub(super) struct Record {
 /// What ends the run of a bound pod earlier than its objects say.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bound {
-    /// Queues that its labels don't name, or that they named when it showed an earlier start.
+    /// The earliest start that it has shown since it is kept. None: it isn't bound.
+    started: Option<Nanos>,
+    /// Queues that its labels don't name, or that they name while it shows a later start.
     runai: Option<u8>,
     tensorstack: Option<u8>,
     /// The queues whose extensions count, where another ends its run: a bit each.
     lending: u16,
     own: Option<Nanos>,
-    /// The scheduling of the pod that controls it, or did, or an earlier one that it has shown itself.
+    /// The scheduling of the pod that controls it, or did.
     since: Option<Nanos>,
     /// The earliest start that its group has shown, if the pod joined later.
     group_start: Option<Nanos>,
@@ -79,38 +81,42 @@ pub struct Bound {
 
 impl Bound {
     /// The same after another version of the pod.
-    fn after(self, before: Option<&PodObj>, pod: &PodObj) -> Self {
-        let shown = before.and_then(|before| Some((before, before.scheduled()?)));
-        let Some(((before, shown), now)) = shown.zip(pod.scheduled()) else { return Self::default() };
-        if shown >= now {
-            return self;
+    fn after(self, pod: &PodObj) -> Self {
+        match (self.started, pod.scheduled()) {
+            (Some(earliest), Some(shown)) => Self { started: Some(earliest.min(shown)), ..self },
+            (_, started) => Self { started, ..Self::default() },
         }
-        Self {
-            runai: self.runai.or(before.runai),
-            tensorstack: self.tensorstack.or(before.tensorstack),
-            since: self.since.into_iter().chain([shown]).min(),
-            ..self
-        }
+    }
+
+    /// The pod shows a later start than it once has.
+    fn hides_start(self, pod: &PodObj) -> bool {
+        self.started.is_some_and(|started| Some(started) < pod.scheduled())
+    }
+
+    /// An earlier start than the one that the pod shows.
+    fn since(self, pod: &PodObj) -> Option<Nanos> {
+        let own = self.started.filter(|_| self.hides_start(pod));
+        self.since.into_iter().chain(own).min()
     }
 
     /// The evidence of it on a pod, without that of its readiness.
     fn evidence(self, pod: &PodObj) -> EvidenceObj {
-        let Self { runai, tensorstack, lending, own, since, group_start } = self;
+        let Self { runai, tensorstack, lending, own, group_start, started: _, since: _ } = self;
         EvidenceObj {
             runai: runai.or(pod.evidence.runai),
             tensorstack: tensorstack.or(pod.evidence.tensorstack),
             lending: if lending == 0 { pod.evidence.lending } else { lending },
             own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
-            since: since.into_iter().chain(pod.evidence.since).min(),
+            since: self.since(pod).into_iter().chain(pod.evidence.since).min(),
             group_start: group_start.into_iter().chain(pod.evidence.group_start).min(),
             was_ready: false,
         }
     }
 
-    /// A pod has no evidence of its earlier start, and the scheduling of the pod that controls it doesn't show it.
+    /// A pod has no evidence of its earlier start, and the pod that controls it doesn't show it.
     fn lacks_since(self, pod: &PodObj, driver: Option<Nanos>) -> bool {
         let mut shown = pod.evidence.since.into_iter().chain(driver);
-        self.since.is_some_and(|since| shown.all(|shown| shown > since))
+        self.since(pod).is_some_and(|since| shown.all(|shown| shown > since))
     }
 
     fn queue(self, family: Family) -> Option<u8> {
@@ -245,12 +251,12 @@ fn ready_until(wait: Wait, lacking: Lacking) -> Option<(Millis, Cause)> {
 }
 
 /// A pod that is its whole workload.
-fn lacking_alone(pod: &PodObj, readiness: Readiness) -> Option<Lacking> {
+fn lacking_alone(pod: &PodObj, started: Option<Nanos>, readiness: Readiness) -> Option<Lacking> {
     if readiness == Readiness::Ready {
         return None;
     }
     let created = pod.created * MILLI;
-    let run = pod.scheduled().map(|started| {
+    let run = started.map(|started| {
         let since = lost(readiness).unwrap_or(created).max(started);
         LackingRun { started, since, first_since: since, was_ready: lost(readiness).is_some() }
     });
@@ -277,16 +283,19 @@ impl Naive {
         known.unwrap_or_default()
     }
 
+    /// The earliest start that a pod has shown since the keeper keeps it.
+    pub(super) fn started(&self, pod: &PodObj) -> Option<Nanos> {
+        self.bound(pod).started.or_else(|| pod.scheduled())
+    }
+
     /// A record lasts as long as its pod is kept.
     pub(super) fn keep_record(&mut self, uid: u32, pod: Option<&PodObj>) {
-        let earlier = self.pods.get(&uid).cloned();
-        let before = earlier.as_ref().map(|pod| pod.controller);
+        let before = self.pods.get(&uid).map(|pod| pod.controller);
         let known = self.records.get(&uid).map(|record| record.bound);
         // only a view of an older time shows that a pod doesn't terminate any more
         let terminating = self.terminating.remove(&uid).filter(|_| pod.is_some_and(|pod| pod.terminating));
-        let known = known.or(terminating);
-        let bound = known.map(|known| pod.map_or(known, |pod| known.after(earlier.as_ref(), pod)));
-        let bound = bound.unwrap_or_default();
+        let known = known.or(terminating).unwrap_or_default();
+        let bound = pod.map_or(known, |pod| known.after(pod));
         let terminates = pod.filter(|pod| pod.terminating && !pod.finished && !pod.critical);
         if terminates.is_some_and(|pod| Self::names_queue(pod, bound)) {
             self.terminating.insert(uid, bound);
@@ -339,7 +348,8 @@ impl Naive {
                 None => drop(self.drivers.remove(&of)),
             }
             for pod in below {
-                let earlier = driver.scheduled().filter(|at| pod.scheduled().is_some_and(|own| *at < own));
+                let own = self.started(pod);
+                let earlier = self.started(driver).filter(|at| own.is_some_and(|own| *at < own));
                 let since = &mut self.records.get_mut(&pod.uid).expect("it is kept").bound.since;
                 *since = since.iter().copied().chain(earlier).min();
             }
@@ -377,7 +387,7 @@ impl Naive {
     /// True if an earlier start than its own moves its end: that of the pod that controls it, or did, or one that it has
     /// shown before.
     pub fn has_earlier_start(&self, pod: &PodObj) -> bool {
-        self.bound(pod).since.is_some() && self.standing(pod).is_some_and(|of| of.expires.is_some())
+        self.bound(pod).since(pod).is_some() && self.standing(pod).is_some_and(|of| of.expires.is_some())
     }
 
     /// Computes the standing of a pod, also of one that isn't kept. None: the pod is in no queue.
@@ -397,18 +407,19 @@ impl Naive {
             tensorstack.and_then(|queue| self.tensorstack_limits(queue)),
             runai.and_then(|queue| self.runai_limits(queue)),
         );
-        let start = gang.map_or_else(|| pod.scheduled(), |gang| gang.start);
-        let since = pod.scheduled().and(bound.since.into_iter().chain(pod.evidence.since).min());
+        let own_start = self.started(pod);
+        let start = gang.map_or(own_start, |gang| gang.start);
+        let since = own_start.and(bound.since.into_iter().chain(pod.evidence.since).min());
         let of_group = bound.group_start.into_iter().chain(pod.evidence.group_start).min();
-        let of_group = pod.scheduled().and(of_group);
-        let started = start.into_iter().chain(pod.scheduled()).chain(since).chain(of_group).min();
+        let of_group = own_start.and(of_group);
+        let started = start.into_iter().chain(own_start).chain(since).chain(of_group).min();
         let created = (pod.created * MILLI).min(since.unwrap_or(Nanos::MAX));
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| created + ceiling);
         let workload = self.root(pod.controller).unwrap_or(pod.uid);
         // what a tenant may have noted on the pod brings no grant of before it was scheduled
-        let earlier = pod.scheduled().and(bound.since.into_iter().chain(bound.group_start).min());
-        let began = start.into_iter().chain(pod.scheduled()).chain(earlier).min();
+        let earlier = own_start.and(bound.since.into_iter().chain(bound.group_start).min());
+        let began = start.into_iter().chain(own_start).chain(earlier).min();
         let allowed = self.allowed(pod);
         let more = began.map_or(0, |began| self.extension(workload, pod.namespace, began, allowed));
         let runai_end = started.zip(ceiling(limits.1)).map(|(started, ceiling)| started + ceiling + more);
@@ -424,7 +435,7 @@ impl Naive {
         let configured = self.config.notice.map(|micros| micros * 1_000);
         let notice = decides.and_then(|limits| limits.notice).unwrap_or(configured);
         let seen = || self.records.get(&pod.uid).map_or_else(|| readiness(pod), |record| record.readiness);
-        let lacking = gang.map_or_else(|| lacking_alone(pod, seen()), |gang| gang.lacking);
+        let lacking = gang.map_or_else(|| lacking_alone(pod, own_start, seen()), |gang| gang.lacking);
         let is_grouped = gang.is_some();
         Some(Standing {
             created,
@@ -461,7 +472,8 @@ impl Naive {
     /// What each queue allows that the run has had.
     fn lenders(&self, pod: &PodObj) -> Vec<(u8, Allowed)> {
         let bind = |queue: Option<u8>| Some(self.bind(Family::Runai, queue?));
-        let (placed, named) = (self.floor_queue(pod, pod.scheduled()), self.named_queue(pod, Family::Runai));
+        let (placed, named) =
+            (self.floor_queue(pod, self.started(pod)), self.named_queue(pod, Family::Runai));
         let (placed, named) = (bind(placed), bind(named));
         let bound = self.bound(pod);
         let lending = [bound.lending, pod.evidence.lending].into_iter().flat_map(wire::names_of);
@@ -502,7 +514,7 @@ impl Naive {
 
     /// A pod has no evidence of its queues or of its own ceiling, as they were fixed, and nothing else shows them.
     fn lacks_fixed(&self, pod: &PodObj, bound: Bound) -> bool {
-        let Bound { runai, tensorstack, lending, own, since: _, group_start } = bound;
+        let Bound { runai, tensorstack, lending, own, group_start, started: _, since: _ } = bound;
         let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
         let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
         let lacks_own = own.is_some() && !bearers.contains(&own);
@@ -526,8 +538,8 @@ impl Naive {
             let is_driver = |of: &&PodObj| {
                 pod.controller.is_some_and(|(_, driver)| driver == of.uid) && of.namespace == pod.namespace
             };
-            let scheduled = self.kept().find(is_driver).and_then(PodObj::scheduled);
-            let earlier = scheduled.filter(|at| pod.scheduled().is_some_and(|own| *at < own));
+            let scheduled = self.kept().find(is_driver).and_then(|driver| self.started(driver));
+            let earlier = scheduled.filter(|at| self.started(pod).is_some_and(|own| *at < own));
             bound.since = bound.since.into_iter().chain(earlier).min();
             if bound.lacks_since(pod, None) || self.lacks_fixed(pod, bound) {
                 unnoted.insert(uid, bound.evidence(pod));
@@ -583,7 +595,7 @@ impl Naive {
         };
         let ceiling = |queue| self.ceiling(family, self.bind(family, queue));
         // who makes a group for a pod that runs can't lengthen its run
-        let is_late = named.made.zip(pod.scheduled()).is_some_and(|(made, at)| made * MILLI > at);
+        let is_late = named.made.zip(self.started(pod)).is_some_and(|(made, at)| made * MILLI > at);
         let endless = Nanos::MAX;
         let lengthens = ceiling(theirs).unwrap_or(endless) >= ceiling(mine).unwrap_or(endless);
         Some(if is_late && lengthens { mine } else { theirs })
@@ -623,7 +635,8 @@ impl Naive {
         let known = self.bound(pod);
         let fixed = |family, label| {
             let queue = self.queue_of(pod, family).filter(|queue| self.knows(family, *queue));
-            queue.filter(|queue| Some(*queue) != label || known.queue(family).is_some())
+            let counts = known.hides_start(pod) || known.queue(family).is_some();
+            queue.filter(|queue| counts || Some(*queue) != label)
         };
         let ending = self.queue_of(pod, Family::Runai).filter(|queue| self.knows(Family::Runai, *queue));
         // of several that allow as little, one that needn't be remembered, or else the first by name
@@ -638,8 +651,9 @@ impl Naive {
         let is_in_doubt = self.group_of(pod).is_some_and(|key| self.doubts.contains_key(&key));
         let ends_run =
             self.standing(pod).and_then(|of| of.expires).is_some_and(|(_, of)| of == Family::Runai);
-        let start = self.group_start(pod).filter(|start| Some(*start) < pod.scheduled());
+        let start = self.group_start(pod).filter(|start| Some(*start) < self.started(pod));
         Some(Bound {
+            started: known.started,
             lending: lending
                 .filter(|queue| Some(*queue) != ending && Some(*queue) != pod.runai)
                 .fold(0, |bits, queue| bits | 1 << queue),

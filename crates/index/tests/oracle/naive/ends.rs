@@ -40,7 +40,7 @@ impl Naive {
         let is_known = object == first.uid || owner.is_some_and(|owner| owner.namespace == namespace);
         let shown = self.shown.get(&object).copied().filter(|_| is_known);
         let end = Some(end(first)).filter(|end| *end != NEVER);
-        let begun = first.scheduled().map_or(first.created, |at| at / MILLI);
+        let begun = self.started(first).map_or(first.created, |at| at / MILLI);
         let now = self.now.div_euclid(MILLI);
         let is_right = shown == end || end.is_some_and(|end| end <= now);
         let is_settled = now - begun >= SETTLED;

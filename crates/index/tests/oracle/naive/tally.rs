@@ -57,7 +57,7 @@ impl Naive {
         for pod in self.workload_pods().filter(|pod| pod.scheduled().is_some()) {
             let run = runs.entry((self.queue_name(pod), self.counted(pod))).or_default();
             run.0.extend(self.protected_until(pod));
-            run.1.extend(self.start(pod).into_iter().chain(pod.scheduled()));
+            run.1.extend(self.start(pod).into_iter().chain(self.started(pod)));
         }
         let mut starts: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
         for ((name, _), (ends, started)) in runs {
@@ -80,7 +80,7 @@ impl Naive {
     /// When the workload of a pod started.
     fn start(&self, pod: &PodObj) -> Option<Nanos> {
         let group = pod.keys().find(|key| self.groups.contains_key(key));
-        group.map_or_else(|| pod.scheduled(), |key| self.gangs[&key].start)
+        group.map_or_else(|| self.started(pod), |key| self.gangs[&key].start)
     }
 
     /// The end of the longest floor of a pod, if it is within that.
@@ -114,7 +114,7 @@ impl Naive {
 
     /// The name of the queue in which a pod counts. Empty: none.
     fn queue_name(&self, pod: &PodObj) -> String {
-        let queue = self.floor_queue(pod, pod.scheduled()).map(|queue| self.bind(Family::Runai, queue));
+        let queue = self.floor_queue(pod, self.started(pod)).map(|queue| self.bind(Family::Runai, queue));
         queue.map(wire::runai_name).unwrap_or_default()
     }
 
