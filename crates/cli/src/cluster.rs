@@ -36,7 +36,9 @@ use crate::{
     input::Document,
     print::{printable, warn, with_causes},
 };
-pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, TOKEN_VARIABLE, read_kubeconfig, url};
+pub use connect::{
+    ConnectArgs, DEFAULT_NAMESPACE, T9K_SYSTEM_NAMESPACE, T9kArgs, TOKEN_VARIABLE, read_kubeconfig, url,
+};
 pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
 pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, root_cause, unreachable};
 pub use target::{KindAndName, is_segment, targets};

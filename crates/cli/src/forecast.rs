@@ -15,7 +15,7 @@ use clap::Args;
 use tenure_types::ExtendedDuration;
 
 use crate::{
-    cluster::ConnectArgs,
+    cluster::{ConnectArgs, T9kArgs},
     floors::{duration, of_file},
     input::{self, Document, InputArgs},
     print::OutputArgs,
@@ -61,9 +61,8 @@ pub struct ForecastArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
     max_termination_grace: ExtendedDuration,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     /// The configuration file of the servers; - for standard input
     #[arg(long, value_name = "FILE")]

@@ -20,7 +20,7 @@ use clap::Args;
 use tenure_types::selector::Selector;
 
 use crate::{
-    cluster::{ConnectArgs, explain},
+    cluster::{ConnectArgs, T9kArgs, explain},
     floors::of_file,
     print::{Format, Printer, print, print_message, with_causes},
     status::runs_dry,
@@ -87,9 +87,8 @@ pub struct ListArgs {
     #[arg(long, conflicts_with_all = ["watch", "selector"])]
     ended: bool,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     /// The configuration file of the servers, whose default floors count; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -113,7 +112,7 @@ impl ListArgs {
             }
             return print(&ended::shown(&ended, output, (all_namespaces, !no_headers), cluster.clock.now())?);
         }
-        let mut gatherer = Gatherer::new(cluster, namespace, self.t9k_system_namespace, config);
+        let mut gatherer = Gatherer::new(cluster, namespace, self.t9k.system_namespace, config);
         gatherer.selector = selector;
         let printer = Printer::new(output, all_namespaces, !no_headers);
         let runs_dry = runs_dry(&gatherer.cluster).await;

@@ -18,7 +18,7 @@ use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
     access::grants::{self, QueueGrant, grants},
-    cluster::ConnectArgs,
+    cluster::{ConnectArgs, T9kArgs},
     floors::of_file,
     list::{
         gather::Gatherer, no_queue, print::EXPIRES_AT, print::FLOOR_UNTIL, print::STATE, print::left,
@@ -50,9 +50,8 @@ pub struct QueueArgs {
     #[arg(value_name = "QUEUE")]
     name: String,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     /// The configuration file of the servers, whose waitForPodsReady and default floors count if no queue has any;
     /// - for standard input
@@ -67,13 +66,13 @@ impl QueueArgs {
     /// Prints the queue. An error: the queue doesn't exist, as far as the user may see, and no
     /// workload names it.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let Self { name, t9k_system_namespace, config, output } = self;
+        let Self { name, t9k, config, output } = self;
         let config = of_file(config.as_deref())?;
         let is_given = connect.named_namespace().is_some();
         let cluster = connect.connect().await?;
         let namespace = is_given.then(|| cluster.namespace.clone());
         let place = namespace.clone();
-        let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
+        let mut gatherer = Gatherer::new(cluster, namespace, t9k.system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
         let rules = PerFamily::new(|family| view.snapshot.index.queue_rules(family, &name).pods_ready);

@@ -35,7 +35,7 @@ use tenure_policy::config::Config;
 use tenure_types::ExtendedDuration;
 
 use crate::{
-    cluster::{ConnectArgs, url},
+    cluster::{ConnectArgs, T9kArgs, url},
     floors::{duration, of_file},
     input,
     print::{amount, grouped, json, plural, print, printable, table, warn, yaml},
@@ -87,9 +87,8 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "generate")]
     seed: u64,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     /// The namespace in which Tenure is installed, for the share of the past that the cluster still has
     #[arg(long, value_name = "NAMESPACE", default_value = "tenure-system", requires = "from_cluster")]
@@ -267,7 +266,7 @@ impl SimulateArgs {
 
     /// Reads the past from the source that flags name, and the cluster if they name it.
     async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<(Past, Option<ClusterPast>)> {
-        let t9k = &self.t9k_system_namespace;
+        let t9k = &self.t9k.system_namespace;
         let namespace = connect.named_namespace().map(str::to_owned);
         let SourceArgs { trace, prometheus, from_cluster, .. } = &self.source;
         let (mut of_cluster, mut cluster) = (None, None);
@@ -308,7 +307,7 @@ impl SimulateArgs {
 
     /// Reads queues from files.
     fn policy(&self, files: &[String], config: &Config) -> Result<SimulatedPolicy> {
-        let (documents, t9k) = (input::read(files)?, Some(&*self.t9k_system_namespace));
+        let (documents, t9k) = (input::read(files)?, Some(&*self.t9k.system_namespace));
         let snapshot = Snapshot::of_documents(&documents, config, t9k, Timestamp::now());
         snapshot.warn();
         Ok(SimulatedPolicy::of(&snapshot))

@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tenure_policy::expiry::Family;
 
 use crate::{
-    cluster::{ClusterReader, ConnectArgs, OURS, explain, is_forbidden, qualified},
+    cluster::{ClusterReader, ConnectArgs, OURS, T9kArgs, explain, is_forbidden, qualified},
     print::{AlreadyReported, OutputArgs, Table, with_causes},
 };
 
@@ -43,9 +43,8 @@ pub struct StatusArgs {
     #[arg(long, value_name = "NAMESPACE")]
     tenure_namespace: Option<String>,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -125,7 +124,8 @@ impl CheckFailure {
 impl StatusArgs {
     /// Makes all checks and prints them.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let Self { tenure_namespace, t9k_system_namespace, output } = self;
+        let Self { tenure_namespace, t9k, output } = self;
+        let t9k_system_namespace = t9k.system_namespace;
         let cluster = connect.connect().await?;
         let checks = Inspector { cluster: &cluster, tenure_namespace, t9k_system_namespace }.checks().await;
         output.show(&checks, || text(&checks))?;

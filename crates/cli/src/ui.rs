@@ -23,7 +23,7 @@ use tenure_types::ExtendedDuration;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    cluster::ConnectArgs,
+    cluster::{ConnectArgs, T9K_SYSTEM_NAMESPACE, T9kArgs},
     floors::{duration, of_file},
     input::{self, Document, InputArgs},
     list::gather::Gatherer,
@@ -46,9 +46,6 @@ const REST: u32 = 9;
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The time after which a read that doesn't end has failed.
 const READ_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// The usual namespace of queues of T9k.
-const DEFAULT_T9K: &str = "t9k-system";
 
 /// The time between two checks whether the keeper is in dry-run mode.
 const BETWEEN_DRY_RUNS: Duration = Duration::from_mins(1);
@@ -93,9 +90,8 @@ pub struct UiArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
     max_termination_grace: ExtendedDuration,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = DEFAULT_T9K)]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     /// The configuration file of the servers, whose default floors count
     #[arg(long, value_name = "FILE")]
@@ -118,7 +114,7 @@ impl UiArgs {
         let child = self.child(&connect, now);
         let mut options = LookOptions {
             config: of_file(self.config.as_deref())?,
-            t9k_system_namespace: self.t9k_system_namespace.clone(),
+            t9k_system_namespace: self.t9k.system_namespace.clone(),
             longest_termination: self.max_termination_grace.to_signed(),
             namespace: None,
             simulation: self.simulation.as_deref().map(of_report).transpose()?,
@@ -159,8 +155,8 @@ impl UiArgs {
         if !reading.is_empty() {
             reading.extend(["--now".to_owned(), now.to_string()]);
         }
-        if self.t9k_system_namespace != DEFAULT_T9K {
-            reading.extend(["--t9k-system-namespace".to_owned(), self.t9k_system_namespace.clone()]);
+        if self.t9k.system_namespace != T9K_SYSTEM_NAMESPACE {
+            reading.extend(["--t9k-system-namespace".to_owned(), self.t9k.system_namespace.clone()]);
         }
         reading.extend(self.config.iter().flat_map(|path| ["--config".to_owned(), path.clone()]));
         let flags = if self.input.filename.is_empty() { connect.flags() } else { Vec::new() };

@@ -24,7 +24,7 @@ use tenure_policy::{
 };
 
 use crate::{
-    cluster::DEFAULT_NAMESPACE,
+    cluster::{DEFAULT_NAMESPACE, T9kArgs},
     floors::FloorArgs,
     input::{self, Document},
     print::{AlreadyReported, OutputArgs, printable, warn},
@@ -51,9 +51,8 @@ pub struct ValidateArgs {
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-", required = true)]
     filename: Vec<String>,
 
-    /// The namespace in which queues of T9k count, as the webhook has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -66,10 +65,10 @@ impl ValidateArgs {
     /// Reviews the files and prints the result. An error: an object would be refused, or there is
     /// nothing to review.
     pub fn run(self) -> Result<()> {
-        let Self { filename, t9k_system_namespace, output, floors } = self;
+        let Self { filename, t9k, output, floors } = self;
         let config = floors.config()?;
         let documents = input::read(&filename)?;
-        let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &config);
+        let verdicts = Verdicts::of(&documents, &t9k.system_namespace, &config);
         // these warnings alone: the reviews repeat the other warnings about a queue
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;

@@ -34,6 +34,17 @@ const REQUESTS: u8 = 6;
 /// The namespace of objects in files that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
+/// The usual namespace of queues of T9k.
+pub const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
+
+/// The flag of commands that read queues of T9k.
+#[derive(Clone, Debug, Args)]
+pub struct T9kArgs {
+    /// The namespace in which queues of T9k count, as the keeper and the webhook have it
+    #[arg(long = "t9k-system-namespace", value_name = "NAMESPACE", default_value = T9K_SYSTEM_NAMESPACE)]
+    pub system_namespace: String,
+}
+
 /// The flags of kubectl that matter here.
 #[derive(Clone, Debug, Args)]
 pub struct ConnectArgs {

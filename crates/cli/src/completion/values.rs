@@ -11,12 +11,9 @@ use tenure_policy::{config::Config, expiry::Family, owner_table::OwnerTable};
 use super::Completion;
 use crate::{
     args::Cli,
-    cluster::{ClusterReader, ConnectArgs, read_kubeconfig},
+    cluster::{ClusterReader, ConnectArgs, T9K_SYSTEM_NAMESPACE, read_kubeconfig},
     list::{gather::Gatherer, row::WorkloadRow, row::WorkloadState},
 };
-
-/// The usual namespace of queues of T9k. The flag for another one isn't read here.
-const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
 /// Returns the values for a name such as `QUEUE`. `command` is the subcommand, `before` the
 /// positional arguments before the value, and `words` the whole line.
@@ -28,6 +25,7 @@ pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) 
     let cluster = ConnectArgs::from_arg_matches(&matches(words)?)?.connect().await?;
     let kinds: Vec<_> = match name {
         "QUEUE" => {
+            // the flag for another namespace isn't read here
             let place = |family: Family| family.row().is_namespaced.then_some(T9K_SYSTEM_NAMESPACE);
             let queues = |family| Some((cluster.kinds.queues(family)?, place(family)));
             Family::ALL.into_iter().filter_map(queues).collect()

@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use crate::{
-    cluster::ConnectArgs,
+    cluster::{ConnectArgs, T9kArgs},
     floors::FloorArgs,
     input::InputArgs,
     print::{OutputArgs, moment, printable, until},
@@ -24,9 +24,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
+    #[command(flatten)]
+    t9k: T9kArgs,
 
     #[command(flatten)]
     floors: FloorArgs,
@@ -41,8 +40,8 @@ impl RunArgs {
         pods: &[NamespacedName],
         namespace: Option<&str>,
     ) -> Result<Snapshot> {
-        let Self { input, output: _, t9k_system_namespace, floors } = self;
-        let t9k_system_namespace = Some(t9k_system_namespace.as_str());
+        let Self { input, output: _, t9k, floors } = self;
+        let t9k_system_namespace = Some(t9k.system_namespace.as_str());
         let wanted =
             ExplanationScope { pods, namespace, t9k_system_namespace, floors, may_lack_queues: true };
         Snapshot::read(input, connect, wanted).await

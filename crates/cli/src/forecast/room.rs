@@ -39,7 +39,7 @@ impl ClusterRoom {
     /// that the user may list. A search for room needs nodes, and the pods of all namespaces:
     /// otherwise an error.
     pub async fn of_cluster(args: &ForecastArgs, connect: ConnectArgs, config: &Config) -> Result<Self> {
-        let mut gatherer = Gatherer::of_pods(connect, &args.t9k_system_namespace, config).await?;
+        let mut gatherer = Gatherer::of_pods(connect, &args.t9k.system_namespace, config).await?;
         ensure!(
             gatherer.namespace.is_none() || args.workload.is_none(),
             "--for needs the pods of all namespaces, because each takes room: you may not list them"
@@ -72,7 +72,7 @@ impl ClusterRoom {
 
     /// Reads pods, nodes and queues from files. An error: a pod or a node can't be read.
     pub fn of_files(args: &ForecastArgs, config: &Config) -> Result<Self> {
-        let (documents, t9k) = (input::read(&args.input.filename)?, Some(&*args.t9k_system_namespace));
+        let (documents, t9k) = (input::read(&args.input.filename)?, Some(&*args.t9k.system_namespace));
         let now = args.input.now.unwrap_or_else(Timestamp::now);
         let mut snapshot = Snapshot::of_documents(&documents, config, t9k, now);
         snapshot.warn();

@@ -42,7 +42,7 @@ pub const DELETED: &str =
 /// user may not list the pods of all, of that of the context.
 pub async fn read(args: &SimulateArgs, connect: ConnectArgs, config: &Config) -> Result<(Past, ClusterPast)> {
     let is_named = connect.named_namespace().is_some();
-    let mut gatherer = Gatherer::of_pods(connect, &args.t9k_system_namespace, config).await?;
+    let mut gatherer = Gatherer::of_pods(connect, &args.t9k.system_namespace, config).await?;
     let namespace = gatherer.namespace.clone();
     let mut missing = vec![DELETED.to_owned()];
     if let Some(own) = namespace.as_ref().filter(|_| !is_named) {

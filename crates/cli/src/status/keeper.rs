@@ -15,7 +15,7 @@ use tenure_policy::{expiry::Family, owner_table::is_subdomain};
 
 use super::{Check, CheckFailure, CheckResult, Inspector};
 use crate::{
-    cluster::{ClusterReader, explain, is_forbidden},
+    cluster::{ClusterReader, T9K_SYSTEM_NAMESPACE, explain, is_forbidden},
     print::{human, with_causes},
 };
 
@@ -176,7 +176,7 @@ fn is_dry_run(keeper: &Deployment) -> bool {
 fn t9k_system_namespace(keeper: &Deployment) -> &str {
     let args = containers(keeper).flat_map(|container| container.args.iter().flatten());
     let named = args.filter_map(|arg| arg.strip_prefix("--t9k-system-namespace="));
-    named.last().unwrap_or("t9k-system")
+    named.last().unwrap_or(T9K_SYSTEM_NAMESPACE)
 }
 
 /// Returns the scheme and the port of metrics and probes.
