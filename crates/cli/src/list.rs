@@ -110,7 +110,8 @@ impl ListArgs {
             if ended.is_empty() {
                 print_message(&format!("Tenure has paused or deleted nothing in the last hour{place}."));
             }
-            return print(&ended::shown(&ended, output, (all_namespaces, !no_headers), cluster.clock.now())?);
+            let mut printer = Printer::new(output, all_namespaces, !no_headers);
+            return print(&printer.all(&ended, cluster.clock.now())?);
         }
         let mut gatherer = Gatherer::new(cluster, namespace, self.t9k.system_namespace, config);
         gatherer.selector = selector;

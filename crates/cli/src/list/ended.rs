@@ -4,7 +4,7 @@
 //! Called by `list --ended`, and by commands that don't find an object. `reportingComponent` says
 //! whose an event is: a tenant that may write events can forge it.
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, anyhow};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 use super::row::name_of;
 use crate::{
     cluster::{ClusterReader, explain, objects},
-    print::{Column, Format, ListRow, Printer, cell, human, moment, printable},
+    print::{Column, ListRow, cell, human, moment, printable},
 };
 
 /// The field selector of the keeper's events.
@@ -105,20 +105,6 @@ pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, e
     }
 }
 
-/// Returns the answer as a table, or as objects. Columns are as wide as their headers, even if the
-/// headers are left out.
-pub fn shown(
-    ended: &[EndedRow],
-    format: Option<Format>,
-    (namespaces, headers): (bool, bool),
-    now: Timestamp,
-) -> Result<String> {
-    let text = Printer::new(format, namespaces, true).all(ended, now)?;
-    let is_table = matches!(format, Some(Format::Wide) | None);
-    let rows = text.split_once('\n').filter(|_| is_table && !headers);
-    Ok(rows.map_or(&*text, |(_, rows)| rows).to_owned())
-}
-
 impl ListRow for EndedRow {
     const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.namespace.clone());
     const NARROW: &'static [Column<Self>] = &[
@@ -142,6 +128,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::print::{Format, Printer};
 
     fn read(reason: &str, action: &str, message: &str, annotations: &Value) -> Option<EndedRow> {
         let event = json!({
@@ -184,16 +171,17 @@ mod tests {
     fn ends_are_a_table_with_the_message_where_there_is_room() {
         let ended = [read("RunEnded", "Pausing", WORDS, &Value::Null).unwrap()];
         let now = "2026-01-01T00:10:00Z".parse().unwrap();
+        let shown = |ended: &[EndedRow], format, (namespaces, headers)| {
+            Printer::new(format, namespaces, headers).all(ended, now).unwrap()
+        };
         assert_eq!(
-            shown(&ended, None, (true, true), now).unwrap(),
+            shown(&ended, None, (true, true)),
             "NAMESPACE   WORKLOAD    QUEUE      CEILING   ENDED AT               AGO   ACTION   REASON\nteam        job/train   research   2h 30m    2026-01-01T00:00:00Z   10m   Paused   RunEnded\n"
         );
-        assert!(
-            shown(&ended, Some(Format::Wide), (false, true), now).unwrap().ends_with("until you resume it\n")
-        );
-        assert_eq!(shown(&ended, Some(Format::Name), (false, true), now).unwrap(), "job/train\n");
-        assert!(shown(&ended, None, (true, false), now).unwrap().starts_with("team "));
-        assert_eq!(shown(&[], None, (true, true), now).unwrap(), "");
-        assert_eq!(shown(&[], Some(Format::Json), (true, true), now).unwrap(), "[]\n");
+        assert!(shown(&ended, Some(Format::Wide), (false, true)).ends_with("until you resume it\n"));
+        assert_eq!(shown(&ended, Some(Format::Name), (false, true)), "job/train\n");
+        assert!(shown(&ended, None, (true, false)).starts_with("team "));
+        assert_eq!(shown(&[], None, (true, true)), "");
+        assert_eq!(shown(&[], Some(Format::Json), (true, true)), "[]\n");
     }
 }
