@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use futures::future::{BoxFuture, FutureExt};
 use kube::{Api, Client, core::ApiResource};
 use tenure_index::Uid;
-use tenure_policy::{config::Config, kueue, owner_table::OwnerTable, pause};
+use tenure_policy::{config::Config, kueue, owner_table::OwnerTable};
 use tenure_service::{
     clock::ServerClock,
     config::Current,
@@ -17,7 +17,7 @@ use tenure_service::{
     served::{Kinds, ServedApiGroups},
     watch::{Store, follow_while_served},
 };
-use tenure_types::projection::{Owner, controller};
+use tenure_types::projection::Owner;
 use tokio_util::sync::CancellationToken;
 
 use crate::{api::of_kind, cluster::ClusterState};
@@ -29,7 +29,6 @@ struct OwnerStore {
     /// The number of the watch.
     source: u16,
     resource: ApiResource,
-    config: Current<Config>,
     clock: ServerClock,
 }
 
@@ -37,19 +36,12 @@ impl Store<Owner> for OwnerStore {
     type Key = Uid;
 
     fn apply(&mut self, Owner { metadata }: Owner) {
-        let (outbox, now) = (&self.cluster.outbox, self.clock.now());
+        self.cluster.outbox.apply(&self.resource, &metadata, self.clock.now());
         if (self.resource.group.as_str(), self.resource.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD) {
-            outbox.apply(&self.resource, &metadata, now);
             self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
-            return;
+        } else {
+            self.cluster.change(|index| index.apply_owner(self.source, &metadata));
         }
-        // a Deployment's annotations are copied to its ReplicaSets, but a journal names its own
-        // object
-        let is_below = controller(&metadata).is_some_and(|above| self.config.get().table.knows(above));
-        if pause::has_journal(&metadata) || !is_below {
-            outbox.apply(&self.resource, &metadata, now);
-        }
-        self.cluster.change(|index| index.apply_owner(self.source, &metadata));
     }
 
     fn delete(&mut self, uid: &Uid) {
@@ -122,8 +114,8 @@ impl Kinds for Owners {
         let synced = readiness.awaiting(format!("{}.{}", resource.plural, resource.group));
         let api: Api<Owner> = Api::all_with(self.client.clone(), &resource);
         self.cluster.shows(source, resource.clone());
-        let (cluster, clock, config) = (self.cluster.clone(), self.clock.clone(), self.config.clone());
-        let store = OwnerStore { cluster: cluster.clone(), source, resource, config, clock };
+        let (cluster, clock) = (self.cluster.clone(), self.clock.clone());
+        let store = OwnerStore { cluster: cluster.clone(), source, resource, clock };
         let follow = async move {
             let follow = follow_while_served(api, synced.clone(), store);
             if end.run_until_cancelled(follow).await.is_none() {

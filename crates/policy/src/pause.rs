@@ -85,7 +85,6 @@ pub fn record(
         full_reversals: reversals.full,
         reversed_by: reversals.by,
         unannounced,
-        noticed: None,
     }
 }
 

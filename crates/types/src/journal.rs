@@ -112,34 +112,3 @@ pub enum AtEnd {
     /// The workload is deleted in place of a pause.
     OwnerDeleted,
 }
-
-impl AtEnd {
-    /// Returns the action of a pause, by its record and the state of its return.
-    pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
-        state
-            .requeue_at
-            .map_or(Self::Paused, |at| Self::Requeued(ExtendedDuration::of(at.duration_since(record.at))))
-    }
-}
-
-/// A notice in the record of a pause, of versions that kept no journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct EarlierNotice {
-    /// The end of the run.
-    pub end: Timestamp,
-    /// The time at which the notice was given.
-    pub at: Timestamp,
-}
-
-/// An earlier pause, of versions that kept no journal: an item of the value of annotation
-/// [`crate::keys::OWED_EVENTS_ANNOTATION`], a JSON list.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct OwedPause {
-    /// The record of the pause.
-    pub record: PausedRecord,
-    /// The state of its return, as it was then.
-    #[serde(default)]
-    pub state: RequeueState,
-    /// The return from the pause. None: there was no return.
-    pub returned: Option<ReturnRecord>,
-}

@@ -97,10 +97,6 @@ pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
 /// Annotation on an object that Tenure acts on; its value is a [`crate::journal::Journal`].
 pub const ACTS_ANNOTATION: &str = "tenure.dev/acts";
 
-/// Annotation of versions that kept no journal; its value is a list of
-/// [`crate::journal::OwedPause`]s.
-pub const OWED_EVENTS_ANNOTATION: &str = "tenure.dev/owed-events";
-
 /// Annotation on a root owner: `"false"` while it is deactivated. A deactivated owner isn't resumed
 /// automatically.
 pub const ACTIVE_ANNOTATION: &str = "tenure.dev/active";

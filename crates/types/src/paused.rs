@@ -10,8 +10,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::journal::EarlierNotice;
-
 /// The value of annotation [`crate::keys::PAUSED_ANNOTATION`], as JSON. The patch that pauses also
 /// writes the record, so neither exists without the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,10 +63,6 @@ pub struct PausedRecord {
     /// didn't run then, or could not reach the API server.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unannounced: bool,
-    /// The last notice of the run, whose event may not have been written, in records of versions
-    /// that kept no journal.
-    #[serde(default, skip_serializing)]
-    pub noticed: Option<EarlierNotice>,
 }
 
 /// A further field that a pause sets: otherwise the pause would destroy data that a resume needs.
@@ -167,7 +161,6 @@ mod tests {
             full_reversals: 0,
             reversed_by: None,
             unannounced: false,
-            noticed: None,
         };
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","uid":"u","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
@@ -213,6 +206,6 @@ mod tests {
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
         assert_eq!(record.uid, None);
         assert_eq!((record.full_reversals, record.reversed_by, record.ceiling), (0, None, None));
-        assert!(!record.unannounced && record.noticed.is_none());
+        assert!(!record.unannounced);
     }
 }

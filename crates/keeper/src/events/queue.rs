@@ -578,8 +578,9 @@ mod tests {
             "reason": "MaxDurationExceeded", "at": at, "queue": "q", "field": "spec.replicas", "value": 0,
             "previousValue": 2,
         });
+        let journal = json!({"uid": "web", "acts": [{"act": "paused", "record": record}]});
         let metadata = json!({
-            "name": "web", "namespace": "a", "uid": "web", "annotations": {"tenure.dev/paused": record.to_string()},
+            "name": "web", "namespace": "a", "uid": "web", "annotations": {"tenure.dev/acts": journal.to_string()},
         });
         let (metadata, at) = (serde_json::from_value(metadata).unwrap(), at.parse().unwrap());
         let kind = kube::core::ApiResource::erase::<k8s_openapi::api::apps::v1::Deployment>(&());

@@ -5,14 +5,14 @@
 //! may write a journal: it decides on events and nothing else.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_types::{
-    journal::{AtEnd, GivenNotice, Journal, JournalAct, OwedPause},
-    keys, projection,
+    journal::{Journal, JournalAct},
+    keys,
 };
 
-use super::owner::{annotation_on, is_read, noted, record_on, requeue_state_on};
+use super::owner::{annotation_on, is_read, noted};
 
 /// The age up to which a missing event is written. The API server keeps events for an hour: much
 /// later, an event would appear twice.
@@ -33,16 +33,8 @@ pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
 /// for nothing.
 pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
     let is_own = |journal: &Journal| Some(&journal.uid) == metadata.uid.as_ref();
-    let mut acts = match noted(metadata, keys::ACTS_ANNOTATION) {
-        Some(journal) if is_own(&journal) => {
-            // a version that kept no journal may have acted since, after a rollback
-            let last = journal.acts.iter().map(JournalAct::at).max();
-            let later = of_earlier_versions(metadata).into_iter().filter(|act| Some(act.at()) > last);
-            journal.acts.into_iter().chain(later).collect()
-        }
-        None if !has_journal(metadata) => of_earlier_versions(metadata),
-        _ => Vec::new(),
-    };
+    let journal = noted::<Journal>(metadata, keys::ACTS_ANNOTATION).filter(is_own);
+    let mut acts = journal.map_or_else(Vec::new, |journal| journal.acts);
     acts.retain(|act| is_recent(act.at(), now));
     acts.drain(..acts.len().saturating_sub(MOST_ACTS));
     acts
@@ -51,25 +43,9 @@ pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
 /// Returns the parts of an object's metadata that [`acts_on`] reads, as text. Acts that were read
 /// may take sixty times as much memory, and tenants may write any.
 pub fn journal_on(metadata: &ObjectMeta) -> ObjectMeta {
-    let keys = [
-        keys::ACTS_ANNOTATION,
-        keys::OWED_EVENTS_ANNOTATION,
-        keys::PAUSED_ANNOTATION,
-        keys::REQUEUE_STATE_ANNOTATION,
-    ];
-    let text = |key: &str| {
-        // a text that is too long can't be read, but is there
-        let text = annotation_on(metadata, key).map(|text| if is_read(text) { text } else { "" })?;
-        Some((key.to_owned(), text.to_owned()))
-    };
-    ObjectMeta {
-        uid: metadata.uid.clone(),
-        annotations: Some(keys.into_iter().filter_map(text).collect()),
-        // only whether there is a controller counts: users may write one of any length
-        owner_references: projection::controller(metadata)
-            .map(|_| vec![OwnerReference { controller: Some(true), ..OwnerReference::default() }]),
-        ..ObjectMeta::default()
-    }
+    let text = annotation_on(metadata, keys::ACTS_ANNOTATION).filter(|text| is_read(text));
+    let annotations = text.map(|text| [(keys::ACTS_ANNOTATION.to_owned(), text.to_owned())].into());
+    ObjectMeta { uid: metadata.uid.clone(), annotations, ..ObjectMeta::default() }
 }
 
 /// True if an object has a journal, its own or a copy.
@@ -77,32 +53,10 @@ pub fn has_journal(metadata: &ObjectMeta) -> bool {
     annotation_on(metadata, keys::ACTS_ANNOTATION).is_some()
 }
 
-/// Returns the acts that versions without a journal have noted in other annotations.
-fn of_earlier_versions(metadata: &ObjectMeta) -> Vec<JournalAct> {
-    let owed: Vec<OwedPause> = noted(metadata, keys::OWED_EVENTS_ANNOTATION).unwrap_or_default();
-    let last = record_on(metadata).map(|record| {
-        let state = requeue_state_on(metadata);
-        OwedPause { record, state, returned: None }
-    });
-    let acts = |OwedPause { record, state, returned }: OwedPause| {
-        let notice = record.noticed.map(|given| {
-            let (queue, then) = (record.queue.clone(), AtEnd::of(&record, &state));
-            JournalAct::Noticed(GivenNotice { queue, end: given.end, at: given.at, then, more: None })
-        });
-        let returned = returned.map(|returned| {
-            let record = record.clone();
-            JournalAct::Returned { record, state, returned }
-        });
-        notice.into_iter().chain([JournalAct::Paused { record, state }]).chain(returned)
-    };
-    owed.into_iter().chain(last).flat_map(acts).collect()
-}
-
 /// Returns a merge patch of annotations that also writes the journal: the recent acts of the
 /// object, and `act` after them.
 ///
-/// A journal without recent acts is removed, and so is the annotation of versions without a
-/// journal. A patch without annotations is returned as it is.
+/// A journal without recent acts is removed. A patch without annotations is returned as it is.
 pub fn with_act(mut patch: Value, metadata: &ObjectMeta, act: Option<JournalAct>, now: Timestamp) -> Value {
     let mut acts = acts_on(metadata, now);
     acts.extend(act);
@@ -117,16 +71,13 @@ pub fn with_act(mut patch: Value, metadata: &ObjectMeta, act: Option<JournalAct>
     } else if has_journal(metadata) {
         annotations.insert(keys::ACTS_ANNOTATION.to_owned(), Value::Null);
     }
-    if annotation_on(metadata, keys::OWED_EVENTS_ANNOTATION).is_some() {
-        annotations.insert(keys::OWED_EVENTS_ANNOTATION.to_owned(), Value::Null);
-    }
     patch
 }
 
 #[cfg(test)]
 mod tests {
     use tenure_types::{
-        journal::ReturnRecord,
+        journal::{AtEnd, GivenNotice, ReturnRecord},
         paused::{PausedRecord, RequeueState},
     };
 
@@ -175,7 +126,7 @@ mod tests {
             let metadata = object("a", &annotations);
             let journal = journal_on(&metadata);
             assert_eq!(acts_on(&journal, at(3)), acts_on(&metadata, at(3)), "{annotations}");
-            assert!(journal.annotations.unwrap().values().all(|text| text.len() < 20_000));
+            assert!(journal.annotations.unwrap_or_default().values().all(|text| text.len() < 20_000));
         }
     }
 
@@ -230,26 +181,5 @@ mod tests {
         for bad in ["", "[]", "{}", r#"{"uid": "u", "acts": [1]}"#, "soon"] {
             assert_eq!(acts_on(&object("u", &json!({"tenure.dev/acts": bad})), at(2)), [], "{bad}");
         }
-    }
-
-    #[test]
-    fn what_versions_without_a_journal_have_noted_is_read_and_kept_in_the_journal() {
-        let mut last = record(9);
-        last["noticed"] = json!({"end": at(9), "at": at(5)});
-        let owed = json!([{"record": record(1), "returned": {"at": at(3)}}]);
-        let annotations = json!({
-            "tenure.dev/paused": last.to_string(), "tenure.dev/owed-events": owed.to_string(),
-            "tenure.dev/requeue-state": r#"{"count": 1, "requeueAt": "2027-01-15T08:05:09Z"}"#,
-        });
-        let before = object("u", &annotations);
-        let acts = acts_on(&before, at(10));
-        let times: Vec<_> = acts.iter().map(|act| act.at().duration_since(at(0)).as_secs()).collect();
-        assert_eq!(times, [1, 3, 5, 9]);
-        let JournalAct::Noticed(notice) = &acts[2] else { panic!("{acts:?}") };
-        assert_eq!(notice.then, AtEnd::Requeued("5m".parse().unwrap()));
-        let after = noting(&before, Some(pause(11)), 11);
-        let kept = acts_on(&after, at(11));
-        assert_eq!((kept.len(), kept.last()), (5, Some(&pause(11))));
-        assert!(!after.annotations.unwrap().contains_key("tenure.dev/owed-events"));
     }
 }
