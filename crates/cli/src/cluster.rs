@@ -24,6 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_policy::{
     kueue::{self, Lookup},
+    naming::is_segment,
     pause::OwnerObject,
 };
 use tenure_types::{
@@ -41,7 +42,7 @@ pub use connect::{
 };
 pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
 pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, root_cause, unreachable};
-pub use target::{KindAndName, is_segment, targets};
+pub use target::{KindAndName, targets};
 
 /// The number of requests under way at once.
 pub const AT_ONCE: usize = 8;

@@ -17,7 +17,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tenure_policy::{extension, pause::whole_millisecond};
+use tenure_policy::{extension, naming::is_segment, pause::whole_millisecond};
 use tenure_types::{
     ExtendedDuration,
     extension::{Extension, ExtensionState},
@@ -26,7 +26,7 @@ use tenure_types::{
 
 use crate::{
     change::FIELD_MANAGER,
-    cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, is_segment, objects, readable},
+    cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, objects, readable},
     floors::duration,
     print::{Column, Format, ListRow, Printer, cell, human, print, print_message, printable},
 };

@@ -84,14 +84,17 @@ pub fn could_exist(owner: &OwnerReference) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
     };
-    // characters that may stand in a path as they are: some names have more than letters, digits,
-    // '-' and '.'
-    let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
     (group.is_empty() || is_name(group))
         && is_name(version)
         && is_name(&owner.kind)
-        && !matches!(owner.name.as_str(), "" | "." | "..")
-        && owner.name.chars().all(is_segment)
+        && is_segment(&owner.name)
+}
+
+/// True if a name can be a segment of a path as it is written: it has no slash, no percent sign,
+/// and isn't `.` or `..`. Some names have more than letters, digits, `-` and `.`.
+pub fn is_segment(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
+    !matches!(name, "" | "." | "..") && name.chars().all(plain)
 }
 
 #[cfg(test)]

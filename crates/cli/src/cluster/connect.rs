@@ -17,6 +17,7 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
+use tenure_policy::naming::is_segment;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     layer::SubscriberExt,
@@ -24,7 +25,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    cluster::{ClusterReader, is_segment, unreachable},
+    cluster::{ClusterReader, unreachable},
     floors::duration,
 };
 

@@ -4,6 +4,7 @@
 //! the API server, so a name that would lead to another path is refused.
 
 use anyhow::{Result, bail, ensure};
+use tenure_policy::naming::is_segment;
 
 /// A kind as the user has written it (`deploy`, `Deployment`, `deployments.apps`), and a name.
 pub type KindAndName = (String, String);
@@ -33,13 +34,6 @@ fn of_kind(kind: &str, name: &str) -> Result<KindAndName> {
     let is_object = !kind.is_empty() && is_segment(name);
     ensure!(is_object, "{kind}/{name} can't be an object: name it as in deployment/test");
     Ok((kind.into(), name.into()))
-}
-
-/// True if a name can be a segment of a path as it is written: it has no slash, no percent sign,
-/// and isn't `.` or `..`.
-pub fn is_segment(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
-    !matches!(name, "" | "." | "..") && name.chars().all(plain)
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use anyhow::{Error, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{expiry::Family, kueue};
+use tenure_policy::{expiry::Family, kueue, naming::is_segment};
 use tenure_types::{extension, podgroup::PodGroupKind, projection::Pod};
 
 use super::{ExplanationScope, ListedOwner, NamespacedName, Snapshot, group_names, key};
 use crate::{
     cluster::{
         AT_ONCE, ClusterReader, LIVE, MOST_LEFT_OUT, Pages, ResourceKind, cannot_list, explain, is_forbidden,
-        is_segment, objects,
+        objects,
     },
     input::Document,
     list::ended::missing,

@@ -12,12 +12,10 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::Value;
+use tenure_policy::naming::is_segment;
 use tokio::{process::Command, time::timeout};
 
-use crate::{
-    cluster::{TOKEN_VARIABLE, is_segment},
-    print::printable,
-};
+use crate::{cluster::TOKEN_VARIABLE, print::printable};
 
 /// The longest time that a command may take which only reads.
 const LONGEST: Duration = Duration::from_mins(2);
