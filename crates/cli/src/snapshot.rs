@@ -122,7 +122,7 @@ impl Snapshot {
             floors,
             longest_formation,
             pods_ready,
-            kueue,
+            kueue_queues,
             notice,
             default_queues,
             grace_on_change,
@@ -134,7 +134,7 @@ impl Snapshot {
             floors: floors.clone(),
             longest_formation,
             pods_ready,
-            kueue_queues: kueue.queues,
+            kueue_queues,
             default_queues,
             ..CeilingOptions::default()
         };

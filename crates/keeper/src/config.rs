@@ -20,7 +20,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Ceili
         pods_ready: config.pods_ready,
         floors: config.floors.clone(),
         longest_formation: config.longest_formation,
-        kueue_queues: config.kueue.queues.clone(),
+        kueue_queues: config.kueue_queues.clone(),
         retry_after,
         default_queues: config.default_queues.clone(),
         configured_queues: PerFamily::new(|family| config.queues(family)),
@@ -31,7 +31,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Ceili
 /// overdue gets a grace, as after a change of its queue. A change of `kueue.queues` takes effect at
 /// the next start, and is logged.
 pub fn configure(handles: &Handles, config: Config) {
-    if handles.config.get().kueue.queues != config.kueue.queues {
+    if handles.config.get().kueue_queues != config.kueue_queues {
         warn!("kueue.queues has changed: that counts when the keeper is started again");
     }
     let settings = settings(&config, Scope::default(), RetryAfter::default());

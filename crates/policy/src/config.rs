@@ -63,7 +63,8 @@ pub struct Config {
     pub grace_on_change: GraceOnChange,
     /// The most paused Jobs of a `CronJob` that the keeper keeps. None: all of them are kept.
     pub paused_history_limit: Option<usize>,
-    /// The owners that can be paused: the built-in kinds, and the rows of the file.
+    /// The owners that can be paused: the built-in kinds, and the rows of the file. Without Kueue's
+    /// Workloads if `kueue.enabled` is false.
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.
     pub floors: Floors,
@@ -82,8 +83,8 @@ pub struct Config {
     /// For each family, the queue that counts for workloads that name a queue that doesn't exist.
     /// None: no queue counts for them.
     pub default_queues: PerFamily<Option<String>>,
-    /// The configuration for Kueue.
-    pub kueue: Kueue,
+    /// The queues of Kueue that stand for queues of Tenure.
+    pub kueue_queues: KueueQueues,
     /// The configurations of KAI-Scheduler that the webhook compares with the floors.
     pub kai: KaiSources,
     /// The longest floors that queues of a part of the tree may have.
@@ -96,21 +97,6 @@ pub struct Config {
     pub set: BTreeSet<&'static str>,
     /// The number of rows of `owners` in the file.
     pub rows: usize,
-}
-
-/// The configuration for Kueue. The default is enabled, without queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kueue {
-    /// True if Kueue's Workloads are paused in place of the jobs that Kueue runs.
-    pub enabled: bool,
-    /// The queues of Kueue that stand for queues of Tenure.
-    pub queues: KueueQueues,
-}
-
-impl Default for Kueue {
-    fn default() -> Self {
-        Self { enabled: true, queues: KueueQueues::default() }
-    }
 }
 
 /// The configurations of KAI-Scheduler that the webhook compares with Tenure's floors. The default

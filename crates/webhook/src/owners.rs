@@ -73,7 +73,7 @@ impl OwnerAnswers {
     /// Returns the findings on an owner, by the ceilings of the queues that its pods may run in.
     async fn judge(&self, owner: &AskingOwner, request: &Request<'_>) -> Findings {
         let config = self.config.get();
-        let queues = |found: &HashMap<_, _>| owner.queues(&request.namespace, &config.kueue.queues, found);
+        let queues = |found: &HashMap<_, _>| owner.queues(&request.namespace, &config.kueue_queues, found);
         let (queues, t9k) = match &self.lookups {
             Some(lookups) => {
                 let default = config.default_queues.tensorstack.as_deref();

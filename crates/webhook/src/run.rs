@@ -137,7 +137,7 @@ impl Handlers {
         let validator = Validator::new(queues.clone(), namespace.clone());
         let mut validator = validator.asking(client.clone(), args.runai_queue_version);
         validator.config = sight.config.clone();
-        let kueue_queues = config.kueue.queues.clone();
+        let kueue_queues = config.kueue_queues.clone();
         sight.placement.change(|index| index.set_kueue_queues(kueue_queues.clone()));
         let sight = sight.clone();
         let handlers = Self { sight, kueue_queues, validator, extender, guard, owners, kai };
@@ -148,7 +148,7 @@ impl Handlers {
     /// Applies a configuration to all parts. Warns of a change that takes effect only at the next
     /// start.
     fn configure(&self, config: Config) {
-        if config.kueue.queues != self.kueue_queues {
+        if config.kueue_queues != self.kueue_queues {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
         self.sight.placement.change(|index| index.set_longest_formation(config.longest_formation));

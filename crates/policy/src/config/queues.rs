@@ -27,7 +27,7 @@ impl Config {
         let mut all: BTreeSet<_> =
             self.default_queues[family].iter().map(|queue| named(default, queue)).collect();
         if family == Family::Runai {
-            all.extend(self.kueue.queues.0.iter().map(|(_, queue)| named("kueue.queues", queue)));
+            all.extend(self.kueue_queues.0.iter().map(|(_, queue)| named("kueue.queues", queue)));
             all.extend(self.bounds.0.keys().map(|queue| named("delegation.bounds", queue)));
         }
         all

@@ -189,7 +189,7 @@ fn workloads_of_kueues_are_paused_unless_the_file_says_otherwise() {
         assert!(knows(&Config::parse(text).unwrap(), "kueue.x-k8s.io/v1beta2", "Workload"), "{text}");
     }
     let off = Config::parse("kueue: {enabled: false}").unwrap();
-    assert!(!knows(&off, "kueue.x-k8s.io/v1beta2", "Workload") && !off.kueue.enabled);
+    assert!(!knows(&off, "kueue.x-k8s.io/v1beta2", "Workload"));
     let expected = "line 1: kueue.enabled: Invalid value: \"yes\": must be true or false";
     assert_eq!(complaints("kueue: {enabled: 'yes'}"), [expected]);
 }
@@ -205,7 +205,7 @@ fn queues_of_kueues_stand_for_queues_in_the_order_of_the_file() {
         name: "main".into(),
     };
     let expected = [(local(Some("a")), "q"), (local(None), "r"), (KueueQueue::Cluster("gpu".into()), "q")];
-    assert_eq!(config.kueue.queues.0, expected.map(|(queue, of)| (queue, of.to_owned())));
+    assert_eq!(config.kueue_queues.0, expected.map(|(queue, of)| (queue, of.to_owned())));
     for (row, path, detail) in [
         ("{localQueue: a, clusterQueue: a, queue: q}", "", "must have one of localQueue and clusterQueue"),
         ("{queue: q}", "", "must have one of localQueue and clusterQueue"),

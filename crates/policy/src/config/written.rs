@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use tenure_types::{ExtendedDuration, runai::v3alpha1::WaitForPodsReady};
 
 use super::{
-    Config, KaiSources, Kueue,
+    Config, KaiSources,
     check::{CheckedConfig, TWICE},
 };
 use crate::{
@@ -151,8 +151,7 @@ impl WrittenConfig {
             node_pools: self.node_pools.into_iter().map(FloorRow::named).collect(),
         };
         checked.owners(&self.owners);
-        let queues = checked.kueue_queues(self.kueue.queues);
-        let kueue = Kueue { enabled: self.kueue.enabled.unwrap_or(true), queues };
+        let kueue_queues = checked.kueue_queues(self.kueue.queues);
         let (rows, table) = (self.owners.len(), OwnerTable::default().with(self.owners));
         let (grace, formation) = (self.grace_on_change, self.longest_formation);
         Config {
@@ -161,7 +160,7 @@ impl WrittenConfig {
             floor_on_pods: self.floor_on_pods,
             grace_on_change: grace.map(GraceOnChange).unwrap_or_default(),
             paused_history_limit: checked.paused_history_limit(self.paused_history_limit),
-            table: if kueue.enabled { table } else { table.without_workloads() },
+            table: if self.kueue.enabled.unwrap_or(true) { table } else { table.without_workloads() },
             rows,
             floors,
             longest_formation: formation.map(LongestFormation).unwrap_or_default(),
@@ -170,7 +169,7 @@ impl WrittenConfig {
             guarded: self.guard,
             tenancy_writers: self.tenancy.trusted_writers,
             default_queues: self.tenancy.default_queue,
-            kueue,
+            kueue_queues,
             kai: self.kai,
             bounds: checked.bounds(self.delegation.bounds),
             usage: self.usage.map(|of| of.resources.unwrap_or_else(|| [DEFAULT_RESOURCE.to_owned()].into())),
