@@ -14,7 +14,7 @@ mod record;
 mod relist;
 
 use jiff::Timestamp;
-use tenure_policy::usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label};
+use tenure_policy::usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals};
 use tenure_types::{
     room::RunRequests,
     usage_record::{ResizedRun, UsageGap, UsageRecord},
@@ -293,7 +293,7 @@ impl UsageLedger {
     fn add(&mut self, live: &LiveRun, EndedRun { end, ran }: EndedRun) {
         for (family, queue) in live.place.queues() {
             for (resource, amount) in live.used(&self.resources, ran) {
-                let of = (family_label(family), queue.as_str());
+                let of = (family.row().name, queue.as_str());
                 self.totals.add(of, resource, (end, amount));
             }
         }

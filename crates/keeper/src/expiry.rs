@@ -21,7 +21,6 @@ use tenure_policy::{
     judge::{Act, NoticeChange},
     naming::describe,
     pause::ResumeCondition,
-    usage::family_label,
 };
 use tenure_service::{
     leadership::Leadership,
@@ -159,7 +158,7 @@ impl ExpiryController {
         let error = with_causes(failure);
         let kind = failure.refused(is_late).filter(|_| group.task.ends_run());
         if let Some(kind) = kind {
-            self.handles.metrics.queues.refused_pauses.inc([family_label(*family), queue, kind]);
+            self.handles.metrics.queues.refused_pauses.inc([family.row().name, queue, kind]);
         }
         match group.task {
             Task::Evict => error!(%queue, %namespace, %pod, error, "Failed to make room: will try again"),
@@ -181,7 +180,7 @@ impl ExpiryController {
         match act {
             Act::Pause(owner, pause) => {
                 if pause.reversals.count > 0 && !self.handles.dry_run {
-                    let of = [family_label(group.first.family), &group.first.queue, &owner.kind];
+                    let of = [group.first.family.row().name, &group.first.queue, &owner.kind];
                     self.handles.metrics.queues.reversed_pauses.inc(of);
                 }
                 if group.task == Task::Evict {
@@ -210,7 +209,7 @@ impl ExpiryController {
     /// workload comes back, or has been deactivated because it came back too often.
     fn record_eviction(&self, group: &DueBatch, owner: &OwnerReference, until: &ResumeCondition) {
         let DuePod { family, queue, namespace, cause, .. } = &group.first;
-        let (owner, cause, family) = (describe(owner), cause.name(), family_label(*family));
+        let (owner, cause, family) = (describe(owner), cause.name(), family.row().name);
         let Handles { metrics, dry_run, .. } = &*self.handles;
         if *dry_run {
             info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
@@ -230,7 +229,7 @@ impl ExpiryController {
         let DuePod { family, queue, namespace, name: pod, cause, .. } = &group.first;
         let dry_run = self.handles.dry_run;
         if !dry_run {
-            self.handles.metrics.queues.evictions.inc([family_label(*family), queue, cause.name()]);
+            self.handles.metrics.queues.evictions.inc([family.row().name, queue, cause.name()]);
         }
         info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and without an owner that could come back");
     }
@@ -309,7 +308,7 @@ impl ExpiryController {
     /// acted on. Empty: nothing was done, or a try failed without a refusal.
     fn expired(&self, group: &DueBatch, kind: &str, result: ExpiryResult) {
         let DuePod { family, queue, .. } = &group.first;
-        self.handles.metrics.queues.expirations.inc([family_label(*family), queue, kind, &label(result)]);
+        self.handles.metrics.queues.expirations.inc([family.row().name, queue, kind, &label(result)]);
     }
 }
 

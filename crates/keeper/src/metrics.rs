@@ -212,7 +212,7 @@ mod tests {
         config::Config,
         expiry::{Family, Scope},
         queue_status::QueueReport,
-        usage::{UsageResources, family_label},
+        usage::UsageResources,
     };
     use tenure_service::{clock::ServerClock, freshness::Freshness, leadership::Leadership};
     use tenure_types::{extension::ExtensionState, tensorstack::v1beta1};
@@ -239,7 +239,7 @@ mod tests {
 
     /// Counts at least once in each metric.
     fn count_each(metrics: &Metrics) {
-        let (family, queue) = (family_label(Family::Runai), "demo");
+        let (family, queue) = (Family::Runai.row().name, "demo");
         let paused = label(ExpiryResult::Paused);
         metrics.queues.expirations.inc([family, queue, "Deployment", &paused]);
         metrics.queues.expirations.inc([family, queue, "Deployment", &paused]);
@@ -250,7 +250,7 @@ mod tests {
         metrics.statuses.inc([&label(StatusResult::Written)]);
         metrics.queues.evictions.inc([family, queue, "WaitForStart"]);
         metrics.queues.deactivations.inc([family, queue]);
-        metrics.queues.returns.inc([family_label(Family::Tensorstack), queue]);
+        metrics.queues.returns.inc([Family::Tensorstack.row().name, queue]);
         metrics.queues.refused_returns.inc([family, queue, "Job"]);
         metrics.ready.observe(2.5);
         metrics.lateness.observe(0.25);

@@ -13,7 +13,6 @@ use tenure_policy::{
     naming::describe,
     pause::{self, Return},
     reason::EventReason,
-    usage::family_label,
 };
 use tenure_service::{
     leadership::Leadership,
@@ -131,7 +130,7 @@ impl Requeuer {
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(&owner));
         // a record may name any queue: tenants can write it
         let exists = cluster.with(|index| index.has_queue(queue));
-        let (family, counted) = (family_label(paused.rules_of()), if exists { queue.as_str() } else { "" });
+        let (family, counted) = (paused.rules_of().row().name, if exists { queue.as_str() } else { "" });
         match result {
             Ok(Attempt::Done(report)) if report.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");

@@ -16,7 +16,6 @@ use tenure_types::{
 
 use crate::{
     deletion::DeletionTimes,
-    expiry::Family,
     ready::since,
     start::{second_down, second_up},
 };
@@ -38,11 +37,6 @@ const NOTE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
 
 /// The names of the resources whose use is counted.
 pub type UsageResources = BTreeSet<String>;
-
-/// Returns the name of a family in metrics and records.
-pub const fn family_label(family: Family) -> &'static str {
-    family.row().name
-}
 
 /// The facts about the run of a pod that is or was on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
