@@ -47,7 +47,7 @@ use crate::{
     print::{warn, with_causes},
     run::ShownEnd,
 };
-pub use claims::{ClaimName, ClaimedDevices, held_claims};
+pub use claims::{ClaimedDevices, held_claims};
 pub use cluster::NotListed;
 pub use owners::{
     AskedOwner, ClimbStep, KnownOwners, ListedOwner, SelectedObjects, asked_owner, found, in_files,

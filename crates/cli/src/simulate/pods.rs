@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     list::{row::name_of, view::ListView},
-    snapshot::{ClaimName, ClaimedDevices},
+    snapshot::{ClaimedDevices, NamespacedName},
 };
 
 /// The uid of an owner, and the namespace of the objects that name it: any user may name an owner of
@@ -55,7 +55,7 @@ pub struct PastReader {
     exempt: usize,
     /// The devices that pods have by claims, and the shared claims that are counted.
     devices: ClaimedDevices,
-    shared: HashSet<ClaimName>,
+    shared: HashSet<NamespacedName>,
     has_claims: bool,
     /// The queues, the groups and the owners that pods depend on.
     pub view: ListView,

@@ -26,13 +26,10 @@ use tenure_types::{
 
 use super::devices::OfferedDevices;
 use crate::{
-    cluster::{ClusterReader, DEFAULT_NAMESPACE, explain, objects},
+    cluster::{ClusterReader, explain, objects},
     input::Document,
-    snapshot::decode_all,
+    snapshot::{NamespacedName, decode_all, key},
 };
-
-/// The name of a claim, after its namespace.
-pub type ClaimName = (String, String);
 
 /// The group of claims and devices.
 const GROUP: &str = "resource.k8s.io";
@@ -40,8 +37,8 @@ const GROUP: &str = "resource.k8s.io";
 /// The devices of claims, by resource.
 #[derive(Debug, Default)]
 pub struct ClaimedDevices {
-    claims: HashMap<ClaimName, BTreeMap<String, i64>>,
-    templates: HashMap<ClaimName, BTreeMap<String, i64>>,
+    claims: HashMap<NamespacedName, BTreeMap<String, i64>>,
+    templates: HashMap<NamespacedName, BTreeMap<String, i64>>,
     resources: DeviceResources,
     offered: OfferedDevices,
     allocated: HashMap<DeviceName, AllocatedDevice>,
@@ -55,7 +52,7 @@ struct AllocatedDevice {
     /// The resource that the device counts as.
     resource: String,
     /// The claim that has the device.
-    claim: ClaimName,
+    claim: NamespacedName,
 }
 
 impl ClaimedDevices {
@@ -127,7 +124,7 @@ impl ClaimedDevices {
             self.offered.put_class(class);
         }
         for claim in claims {
-            let name = name_of(&claim);
+            let name = key(&claim.metadata);
             for (device, class) in claim.allocated() {
                 let resource = self.resources.of_class(class);
                 self.allocated.insert(device, AllocatedDevice { resource, claim: name.clone() });
@@ -137,7 +134,7 @@ impl ClaimedDevices {
     }
 
     fn put_templates(&mut self, templates: Vec<ResourceClaimTemplate>) {
-        let amounts = |of: ResourceClaimTemplate| (name_of(&of), self.resources.amounts(&of.devices()));
+        let amounts = |of: ResourceClaimTemplate| (key(&of.metadata), self.resources.amounts(&of.devices()));
         self.templates = templates.into_iter().map(amounts).collect();
     }
 
@@ -145,7 +142,7 @@ impl ClaimedDevices {
     /// offers the same resource: kube-scheduler then takes requests to be for the plugin. `held` are
     /// the claims of the pods on nodes, also those for their requests. A device of another claim is left
     /// out.
-    pub fn offer(&self, nodes: &mut [Node], held: &HashSet<&ClaimName>) {
+    pub fn offer(&self, nodes: &mut [Node], held: &HashSet<&NamespacedName>) {
         let taken = |device: &DeviceName| {
             let AllocatedDevice { resource, claim } = self.allocated.get(device)?;
             Some(if held.contains(claim) { resource.as_str() } else { "" })
@@ -170,16 +167,16 @@ impl ClaimedDevices {
     }
 
     /// Returns the devices of claims, by resource. A claim that isn't known has none.
-    pub fn of<'c>(&'c self, claims: &[ClaimName]) -> impl Iterator<Item = &'c BTreeMap<String, i64>> {
+    pub fn of<'c>(&'c self, claims: &[NamespacedName]) -> impl Iterator<Item = &'c BTreeMap<String, i64>> {
         claims.iter().filter_map(|claim| self.claims.get(claim))
     }
 
     /// Returns the amount of a resource that a pod has, or had, by its claims: by the template of a
     /// claim that is gone. A claim that the pod shares is left out if it is among `counted`, and
     /// added to them otherwise.
-    pub fn amount(&self, pod: &PodWithRoom, resource: &str, counted: &mut HashSet<ClaimName>) -> i64 {
+    pub fn amount(&self, pod: &PodWithRoom, resource: &str, counted: &mut HashSet<NamespacedName>) -> i64 {
         let amounts = pod.claims().into_iter().filter_map(|ClaimReference { claim, template }| {
-            let named = |name: String| (namespace(pod), name);
+            let named = |name: String| (key(&pod.metadata).0, name);
             let (claim, template) = (claim.map(named), template.map(named));
             let is_counted =
                 template.is_none() && claim.as_ref().is_some_and(|claim| !counted.insert(claim.clone()));
@@ -191,21 +188,13 @@ impl ClaimedDevices {
     }
 }
 
-fn namespace(object: &impl ResourceExt) -> String {
-    object.namespace().unwrap_or_else(|| DEFAULT_NAMESPACE.into())
-}
-
-fn name_of(object: &impl ResourceExt) -> ClaimName {
-    (namespace(object), object.name_any())
-}
-
 /// Returns the names of the claims that a pod holds.
-pub fn held_claims(pod: &PodWithRoom) -> Vec<ClaimName> {
+pub fn held_claims(pod: &PodWithRoom) -> Vec<NamespacedName> {
     let names = pod.claims().into_iter().filter_map(|reference| reference.claim);
-    names.map(|name| (namespace(pod), name)).collect()
+    names.map(|name| (key(&pod.metadata).0, name)).collect()
 }
 
 /// Returns the name of the claim that kube-scheduler has made for the requests of a pod.
-pub fn claim_of_requests(pod: &PodWithRoom) -> Option<ClaimName> {
-    Some((namespace(pod), pod.claim_of_requests()?.to_owned()))
+pub fn claim_of_requests(pod: &PodWithRoom) -> Option<NamespacedName> {
+    Some((key(&pod.metadata).0, pod.claim_of_requests()?.to_owned()))
 }

@@ -13,7 +13,7 @@ use tenure_policy::{
 };
 use tenure_types::{projection::Pod, room::PodWithRoom};
 
-use super::{ClaimName, ClaimedDevices, Snapshot, claims::claim_of_requests, held_claims};
+use super::{ClaimedDevices, NamespacedName, Snapshot, claims::claim_of_requests, held_claims};
 
 /// Amounts by resource, as the scheduler counts them: CPUs in thousandths, all else in whole units.
 pub type Amounts = BTreeMap<String, i64>;
@@ -53,7 +53,7 @@ pub fn occupants(
     longest: SignedDuration,
     now: Timestamp,
 ) -> Vec<Occupant> {
-    let mut last: BTreeMap<ClaimName, (Timestamp, usize)> = BTreeMap::new();
+    let mut last: BTreeMap<NamespacedName, (Timestamp, usize)> = BTreeMap::new();
     let mut occupants = Vec::with_capacity(pods.len());
     for mut pod in pods {
         let held = std::mem::take(&mut pod.claims);
@@ -78,9 +78,9 @@ pub struct BoundPod {
     pod: Pod,
     requests: Amounts,
     /// The claims of devices that the pod holds.
-    pub claims: Vec<ClaimName>,
+    pub claims: Vec<NamespacedName>,
     /// The claim whose devices the pod has by its requests.
-    claim_of_requests: Option<ClaimName>,
+    claim_of_requests: Option<NamespacedName>,
     seen: Option<SeenPod>,
 }
 
@@ -95,13 +95,18 @@ impl BoundPod {
     }
 
     /// Returns all claims whose devices the pod has.
-    pub fn all_claims(&self) -> impl Iterator<Item = &ClaimName> {
+    pub fn all_claims(&self) -> impl Iterator<Item = &NamespacedName> {
         self.claims.iter().chain(&self.claim_of_requests)
     }
 
     /// Reads a pod that the index has. None: the pod takes no room, because it isn't on a node or
     /// has ended.
-    pub fn of(pod: Pod, mut room: Amounts, claims: Vec<ClaimName>, index: &mut CeilingIndex) -> Option<Self> {
+    pub fn of(
+        pod: Pod,
+        mut room: Amounts,
+        claims: Vec<NamespacedName>,
+        index: &mut CeilingIndex,
+    ) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
         room.insert(PODS.into(), 1);
         is_there.then(|| Self {

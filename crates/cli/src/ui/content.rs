@@ -27,7 +27,7 @@ use crate::{
     matrix::{Matrix, QueueRow},
     print::printable,
     snapshot::{
-        ClaimName, ClaimedDevices, ListedOwner, Snapshot, decode, held_claims, in_files, key,
+        ClaimedDevices, ListedOwner, NamespacedName, Snapshot, decode, held_claims, in_files, key,
         occupants::{Amounts, BoundPod, occupants},
     },
 };
@@ -105,7 +105,7 @@ struct PodsRead {
 
 impl PodsRead {
     /// Adds a pod with its requests and its claims of devices, to the view and to the lists.
-    fn add(&mut self, view: &mut ListView, pod: Pod, requests: Amounts, claims: Vec<ClaimName>) {
+    fn add(&mut self, view: &mut ListView, pod: Pod, requests: Amounts, claims: Vec<NamespacedName>) {
         let devices = self.claims.of(&claims);
         let gpus = devices.chain([&requests]).flatten().filter(|(of, _)| is_gpu(of));
         let gpus = gpus.fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount));
