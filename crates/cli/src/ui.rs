@@ -33,7 +33,6 @@ use crate::{
 use child::Child;
 use content::{LookOptions, PageLook};
 use live::Live;
-use rights::Rights;
 use server::UiServer;
 use simulation::of_report;
 
@@ -120,11 +119,11 @@ impl UiArgs {
             simulation: self.simulation.as_deref().map(of_report).transpose()?,
             flags: if self.input.filename.is_empty() { child.connect.clone() } else { child.reading.clone() },
         };
-        let (mut source, mut rights) = (LookSource::Files(Vec::new(), now), None);
+        let (mut source, mut client) = (LookSource::Files(Vec::new(), now), None);
         if self.input.filename.is_empty() {
             let gatherer = Gatherer::of_pods(connect, &options.t9k_system_namespace, &options.config).await?;
             options.namespace.clone_from(&gatherer.namespace);
-            rights = Some(Rights::of(&gatherer.cluster));
+            client = Some(gatherer.cluster.client.clone());
             source = LookSource::Cluster(Box::new(gatherer));
         } else if let LookSource::Files(documents, _) = &mut source {
             *documents = input::read(&self.input.filename)?;
@@ -136,7 +135,7 @@ impl UiArgs {
             return print(&format!("{path} written\n"));
         }
         let live = Arc::new(Live::new(refresher.refresh().await?));
-        let server = UiServer::bind(self.port, Arc::clone(&live), child, rights).await?;
+        let server = UiServer::bind(self.port, Arc::clone(&live), child, client).await?;
         server.announce(self.no_browser);
         tokio::select! {
             () = server.serve() => Ok(()),

@@ -12,19 +12,10 @@ use serde_json::Value;
 use tenure_policy::kueue;
 use tenure_types::{extension, projection::Event};
 
-use crate::{
-    access::you_may,
-    cluster::{ClusterReader, ResourceKinds},
-    print::printable,
-};
+use crate::{access::you_may, cluster::ResourceKinds, print::printable};
 
 /// The largest number of events of a workload that are shown.
 const EVENTS: usize = 20;
-
-/// The cluster, for requests about one workload.
-pub struct Rights {
-    client: Client,
-}
 
 /// An event about a workload. Its texts are printable.
 #[derive(Debug, Serialize)]
@@ -46,58 +37,51 @@ pub fn verb_of(row: &Value) -> Option<&'static str> {
     }
 }
 
-impl Rights {
-    /// Returns the rights in a cluster, as its client's user has them.
-    pub fn of(cluster: &ClusterReader) -> Self {
-        Self { client: cluster.client.clone() }
-    }
-
-    /// True if the user has the right that a command needs for the workload of a row.
-    pub async fn may(&self, verb: &str, row: &Value) -> Result<bool> {
-        let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        let right = ResourceAttributes {
-            namespace: Some(text("namespace").into()),
-            ..if verb == "extend" {
-                ResourceAttributes {
-                    verb: Some("create".into()),
-                    group: Some(extension::GROUP.into()),
-                    resource: Some("extensions".into()),
-                    ..ResourceAttributes::default()
-                }
-            } else {
-                // the present kinds: a kind may have been installed since the start
-                let kinds = ResourceKinds::discover(&self.client).await?;
-                let of_kueue = row.get("kueueWorkload").and_then(Value::as_str);
-                let (kind, name) = match of_kueue {
-                    Some(name) => (kinds.find(kueue::GROUP, kueue::WORKLOAD), name),
-                    None => (kinds.version(text("apiVersion"), text("kind")), text("name")),
-                };
-                let Some(kind) = kind else { return Ok(false) };
-                ResourceAttributes {
-                    verb: Some("patch".into()),
-                    group: Some(kind.resource.group.clone()),
-                    resource: Some(kind.resource.plural.clone()),
-                    name: Some(name.into()),
-                    ..ResourceAttributes::default()
-                }
+/// True if the user has the right that a command needs for the workload of a row.
+pub async fn may(client: &Client, verb: &str, row: &Value) -> Result<bool> {
+    let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+    let right = ResourceAttributes {
+        namespace: Some(text("namespace").into()),
+        ..if verb == "extend" {
+            ResourceAttributes {
+                verb: Some("create".into()),
+                group: Some(extension::GROUP.into()),
+                resource: Some("extensions".into()),
+                ..ResourceAttributes::default()
             }
-        };
-        you_may(&self.client, right).await
-    }
+        } else {
+            // the present kinds: a kind may have been installed since the start
+            let kinds = ResourceKinds::discover(client).await?;
+            let of_kueue = row.get("kueueWorkload").and_then(Value::as_str);
+            let (kind, name) = match of_kueue {
+                Some(name) => (kinds.find(kueue::GROUP, kueue::WORKLOAD), name),
+                None => (kinds.version(text("apiVersion"), text("kind")), text("name")),
+            };
+            let Some(kind) = kind else { return Ok(false) };
+            ResourceAttributes {
+                verb: Some("patch".into()),
+                group: Some(kind.resource.group.clone()),
+                resource: Some(kind.resource.plural.clone()),
+                name: Some(name.into()),
+                ..ResourceAttributes::default()
+            }
+        }
+    };
+    you_may(client, right).await
+}
 
-    /// Returns the last events about the workload of a row, the latest first. Empty if the user may
-    /// not list them.
-    pub async fn events(&self, row: &Value) -> Vec<WorkloadEvent> {
-        let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        let selector = format!("involvedObject.kind={},involvedObject.name={}", text("kind"), text("name"));
-        let api: Api<Event> = Api::namespaced(self.client.clone(), text("namespace"));
-        let listed = api.list(&ListParams::default().fields(&selector)).await;
-        let listed = listed.map(|list| list.items).unwrap_or_default();
-        let mut events: Vec<WorkloadEvent> = listed.into_iter().map(WorkloadEvent::read).collect();
-        events.sort_by_key(|event| std::cmp::Reverse(event.at));
-        events.truncate(EVENTS);
-        events
-    }
+/// Returns the last events about the workload of a row, the latest first. Empty if the user may
+/// not list them.
+pub async fn events(client: &Client, row: &Value) -> Vec<WorkloadEvent> {
+    let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+    let selector = format!("involvedObject.kind={},involvedObject.name={}", text("kind"), text("name"));
+    let api: Api<Event> = Api::namespaced(client.clone(), text("namespace"));
+    let listed = api.list(&ListParams::default().fields(&selector)).await;
+    let listed = listed.map(|list| list.items).unwrap_or_default();
+    let mut events: Vec<WorkloadEvent> = listed.into_iter().map(WorkloadEvent::read).collect();
+    events.sort_by_key(|event| std::cmp::Reverse(event.at));
+    events.truncate(EVENTS);
+    events
 }
 
 impl WorkloadEvent {

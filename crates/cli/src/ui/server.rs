@@ -22,6 +22,7 @@ use axum::{
     routing::{get, post},
 };
 use futures::stream;
+use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -36,7 +37,7 @@ use super::{
     connections::{self, PageConnection},
     content::shown,
     live::Live,
-    rights::{Rights, verb_of},
+    rights::{self, verb_of},
     sign_in::{self, SignIn},
     simulation::TriedLimits,
 };
@@ -58,7 +59,7 @@ struct PageState {
     sign_in: SignIn,
     child: Child,
     /// The cluster, for requests about one workload. None: the page shows files.
-    rights: Option<Rights>,
+    client: Option<Client>,
     /// Locked by the simulation that runs. Each reads the whole past, so only one runs at a time.
     simulates: Mutex<()>,
 }
@@ -99,7 +100,7 @@ struct WorkloadQuery {
 
 impl UiServer {
     /// Binds a port on 127.0.0.1. 0: any free port.
-    pub async fn bind(port: u16, live: Arc<Live>, child: Child, rights: Option<Rights>) -> Result<Self> {
+    pub async fn bind(port: u16, live: Arc<Live>, child: Child, client: Option<Client>) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = TcpListener::bind(address).await;
         let listener =
@@ -109,7 +110,7 @@ impl UiServer {
         Ok(Self {
             listener,
             address,
-            page: Arc::new(PageState { live, sign_in, child, rights, simulates: Mutex::default() }),
+            page: Arc::new(PageState { live, sign_in, child, client, simulates: Mutex::default() }),
         })
     }
 
@@ -318,15 +319,15 @@ impl PageState {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let object = ChildObject::new(text("namespace"), text("workload"))?;
         let explained = self.child.read(EXPLAIN, &object);
-        let Some(rights) = &self.rights else { return Ok(json!({"explained": explained.await?})) };
+        let Some(client) = &self.client else { return Ok(json!({"explained": explained.await?})) };
         let verb = verb_of(row);
         let may = async {
             match verb {
-                Some(verb) => rights.may(verb, row).await,
+                Some(verb) => rights::may(client, verb, row).await,
                 None => Ok(false),
             }
         };
-        let (explained, may, events) = tokio::join!(explained, may, rights.events(row));
+        let (explained, may, events) = tokio::join!(explained, may, rights::events(client, row));
         Ok(json!({"explained": explained?, "verb": verb.filter(|_| may.unwrap_or(false)), "events": events}))
     }
 }
@@ -341,7 +342,7 @@ async fn simulation(State(page): SharedPage, Query(limits): Query<TriedLimits>) 
 impl PageState {
     /// Runs a simulation. An error: the page shows files, or another simulation runs.
     async fn simulation(&self, limits: &TriedLimits) -> Result<Value> {
-        self.rights.as_ref().context("the page shows files: simulate them with kubectl tenure simulate")?;
+        self.client.as_ref().context("the page shows files: simulate them with kubectl tenure simulate")?;
         let _alone = self.simulates.try_lock().context("another simulation runs: wait for its end")?;
         Ok(shown(self.child.simulate(&limits.flags()?).await?))
     }
@@ -361,7 +362,7 @@ impl PageState {
     async fn change(&self, ConfirmedChange { id, verb, duration: more }: &ConfirmedChange) -> Result<Value> {
         let row = self.live.row(id).context("it is gone")?;
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        self.rights.as_ref().context("the page shows files: there is nothing to change")?;
+        self.client.as_ref().context("the page shows files: there is nothing to change")?;
         let known = verb_of(&row).filter(|known| known == verb);
         let verb = known.with_context(|| format!("{verb} isn't possible in state {}", text("state")))?;
         let more = match more {
