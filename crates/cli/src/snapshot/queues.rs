@@ -79,20 +79,16 @@ impl Snapshot {
             self.of_queues.push(format!("queue {name:?}: {error}: it counts as empty"));
         }
         let (queue, errors) = if document.version() == "v2" {
-            let mut found: projection::RunaiQueueV2Object = project(spec);
-            let annotations = annotations(document);
-            let read = RunaiQueue::read_v2(&found.spec, &annotations);
-            found.metadata.annotations = Some(annotations);
-            self.index.apply_queue(name, &found);
-            read
+            let found: projection::RunaiQueueV2Object = project(spec);
+            RunaiQueue::read_v2(&found.spec, &annotations(document))
         } else {
             let found: projection::RunaiQueueObject = project(spec);
-            self.index.apply_queue(name, &found.spec);
             RunaiQueue::read(&found.spec)
         };
         let wrong =
             |error: &FieldError| format!("queue {name:?}: {error}: {}", counts_as(&queue, &error.field));
         self.of_queues.extend(errors.iter().map(wrong));
+        self.index.put_queue(Family::Runai, name, queue);
     }
 }
 
