@@ -4,7 +4,6 @@
 //! which reads no `ConfigMap`, and refuses a file of KAI's that has problems.
 
 use super::{Config, ConfigError, Kai, kai, tree::YamlNode};
-use crate::floor::Floors;
 
 /// A file in either of the supported forms.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,13 +30,5 @@ impl ConfigFile {
             return Ok(Self::Kai(Kai::read(root)));
         }
         Config::read(root).map(Box::new).map(Self::Tenure)
-    }
-
-    /// Returns the floors that the file configures.
-    pub fn floors(&self) -> &Floors {
-        match self {
-            Self::Tenure(config) => &config.floors,
-            Self::Kai(kai) => &kai.floors,
-        }
     }
 }

@@ -666,7 +666,8 @@ fn a_config_map_is_unwrapped_and_lines_are_its_own() {
     let ours = map("tenure.yaml", "    expiryNotice: 1m\n    unknown: 1\n");
     assert_eq!(ConfigFile::parse(&ours).unwrap_err().problems[0].line, 5);
     let ours = map("tenure.yaml", "    defaultPreemptMinRuntime: 1m\n");
-    assert_eq!(ConfigFile::parse(&ours).unwrap().floors().preempt, duration("1m"));
+    let ConfigFile::Tenure(config) = ConfigFile::parse(&ours).unwrap() else { panic!() };
+    assert_eq!(config.floors.preempt, duration("1m"));
     let folded = "kind: ConfigMap\ndata:\n  config.yaml: \"tiers: []\"\n";
     let ConfigFile::Kai(kai) = ConfigFile::parse(folded).unwrap() else { panic!() };
     assert_eq!(kai.problems[0].line, 3);
