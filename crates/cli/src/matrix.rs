@@ -149,15 +149,14 @@ impl<'t> Matrix<'t> {
         [names.max_by_key(String::len), floors.max_by_key(String::len)].map(Option::unwrap_or_default)
     }
 
-    /// Returns a row for each queue. In a cycle there is no root: the path is then the queue alone.
+    /// Returns a row for each queue.
     pub fn rows(&self) -> impl Iterator<Item = QueueRow<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.queues.iter().map(move |(name, id)| {
-            let path = tree.path(*id).unwrap_or_else(|_| vec![*id]);
-            let least = ceiling::effective(tree, name).ok().flatten();
+            let least = ceiling::effective(tree, name);
             QueueRow {
                 name,
-                path: path.into_iter().rev().map(|id| tree.name(id)).collect(),
+                path: tree.path(*id).into_iter().rev().map(|id| tree.name(id)).collect(),
                 preempt_min_runtime: floors.preempt(tree, Some(*id), self.pool).into(),
                 max_duration: least.map(|(from, value)| Floor { value, from: Source::Queue(from) }.into()),
             }

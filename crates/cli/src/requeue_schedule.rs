@@ -168,9 +168,8 @@ fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)>
     let tree = snapshot.tree();
     let id = tree.find(leaf).with_context(|| queues::missing(leaf))?;
     snapshot.warnings().for_each(|warning| warn(&warning));
-    let path = tree.path(id).unwrap_or_else(|_| vec![id]);
     let (documents, _) = queues::counting(documents);
-    let nearest = path.into_iter().find_map(|id| {
+    let nearest = tree.path(id).into_iter().find_map(|id| {
         let (version, block) = block(documents.get(tree.name(id))?)?;
         Some((tree.name(id), version, block))
     });

@@ -136,7 +136,7 @@ impl WorkloadRun {
         let (tree, queue) = (trees[self.family()], self.standing.queue(self.family())?.as_str());
         // not even a ceiling of its own applies in a queue that doesn't exist
         tree.find(queue)?;
-        let of_queue = ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (ceiling, Some(queue)));
+        let of_queue = ceiling::effective(tree, queue).map(|(queue, ceiling)| (ceiling, Some(queue)));
         let own = self.standing.own.map(|own| (ExtendedDuration::of(own), None));
         own.into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
     }

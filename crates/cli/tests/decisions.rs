@@ -355,7 +355,8 @@ fn what_can_not_be_meant_draws_a_warning_each_and_nothing_hangs() {
         assert_eq!(said.len(), 6, "{arguments:?}: {said:#?}");
     }
     let verdict = preemption(&items, "ours", &["from-the-future"]);
-    assert_eq!(verdict.rulings, [json!([false, null, null])], "a cycle has the default floor, which is none");
+    let floor_of_c2 = json!([true, "reclaimMinRuntime", "2026-01-01T01:59:00Z"]);
+    assert_eq!(verdict.rulings, [floor_of_c2], "in a cycle the nearest floor counts");
 }
 
 #[test]

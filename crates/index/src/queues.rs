@@ -151,27 +151,23 @@ impl FamilyQueues {
     }
 
     /// Returns the names of the queues on the path from a leaf to the root, the leaf first, as far
-    /// as they are known. A leaf that doesn't exist, or whose ancestors form a cycle, is alone.
+    /// as they are known. A leaf that doesn't exist is alone.
     pub fn path(&self, leaf: &str) -> Vec<String> {
-        let path = self.tree.find(leaf).and_then(|id| self.tree.path(id).ok());
-        path.map_or_else(
-            || vec![leaf.to_owned()],
-            |path| path.into_iter().map(|id| self.tree.name(id).to_owned()).collect(),
-        )
+        let names = |id| self.tree.path(id).into_iter().map(|id| self.tree.name(id).to_owned()).collect();
+        self.tree.find(leaf).map_or_else(|| vec![leaf.to_owned()], names)
     }
 
-    /// Returns the limits for workloads of a leaf. No ceiling applies if the leaf's ancestors form
-    /// a cycle. None: there is no such queue.
+    /// Returns the limits for workloads of a leaf. None: there is no such queue.
     pub fn limits(&mut self, leaf: &str) -> Option<QueueLimits> {
         if let Some(known) = self.limits.get(leaf) {
             return Some(*known);
         }
         // pods may name any queue: only real queues are remembered
         let id = self.tree.find(leaf)?;
-        let limits = QueueLimits::of(&self.tree, &self.floors, id).unwrap_or_else(|cycle| {
-            warn!(queue = leaf, error = %cycle, "No ceiling applies");
-            QueueLimits::default()
-        });
+        if self.tree.meets_cycle(id) {
+            warn!(queue = leaf, "The queue's ancestors form a cycle: the limits of all its queues apply");
+        }
+        let limits = QueueLimits::of(&self.tree, &self.floors, id);
         self.limits.insert(leaf.into(), limits);
         Some(limits)
     }
@@ -201,6 +197,22 @@ mod tests {
         applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
         assert_eq!(queues.limits("leaf").and_then(|limits| limits.ceiling), "1h".parse().ok());
         assert_eq!(queues.limits("other"), None);
+    }
+
+    #[test]
+    fn queues_that_were_moved_below_each_other_have_the_least_ceiling_of_both() {
+        let mut queues = FamilyQueues::default();
+        applied(&mut queues, "root", json!({"maxDuration": "1m"}));
+        applied(&mut queues, "a", json!({"parentQueue": "root", "maxDuration": "1h"}));
+        applied(&mut queues, "b", json!({"parentQueue": "root", "maxDuration": "2h"}));
+        // two moves at the same moment: each review saw the other queue below the root
+        applied(&mut queues, "a", json!({"parentQueue": "b", "maxDuration": "1h"}));
+        applied(&mut queues, "b", json!({"parentQueue": "a", "maxDuration": "2h"}));
+        applied(&mut queues, "leaf", json!({"parentQueue": "b"}));
+        assert_eq!(queues.path("leaf"), ["leaf", "b", "a"]);
+        for queue in ["a", "b", "leaf"] {
+            assert_eq!(queues.limits(queue).and_then(|limits| limits.ceiling), "1h".parse().ok(), "{queue}");
+        }
     }
 
     #[test]

@@ -105,16 +105,18 @@ impl RunaiSubject {
     pub fn review(&self, queues: &Inheritance<'_>) -> Findings {
         let Self { version, name, annotations, spec, queue, errors } = self;
         let (mut errors, mut warnings, mut missing_parent) = (errors.clone(), Vec::new(), None);
-        match queues.above(name, queue) {
-            Ok(above) => warnings.extend(runai_warnings(*version, name, queue, &above, queues.floors)),
-            Err(BrokenAncestry::Missing(parent)) => {
+        match queues.broken_ancestry(name, queue) {
+            None => {
+                warnings.extend(runai_warnings(*version, name, queue, &queues.above(queue), queues.floors));
+            }
+            Some(BrokenAncestry::Missing(parent)) => {
                 warnings.push(missing(parent));
                 missing_parent = Some(parent.to_owned());
             }
-            Err(BrokenAncestry::CycleAbove(parent)) => warnings.push(format!(
-                "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no ceiling and only the default floors apply here until it is broken"
+            Some(BrokenAncestry::CycleAbove(parent)) => warnings.push(format!(
+                "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: the limits of all its queues apply here until it is broken"
             )),
-            Err(BrokenAncestry::Cycle(chain)) => {
+            Some(BrokenAncestry::Cycle(chain)) => {
                 let parent = queue.parent.as_deref().unwrap_or_default();
                 errors.push(FieldError::invalid("spec.parentQueue", parent, cycle_detail(name, &chain)));
             }
@@ -323,7 +325,8 @@ mod tests {
         let queues = [("b", json!({"parentQueue": "c"})), ("c", json!({"parentQueue": "b"}))];
         let (errors, warnings) = review("a", json!({"parentQueue": "b"}), &queues);
         assert!(errors.is_empty());
-        assert!(warnings[0].contains("form a cycle"), "{warnings:?}");
+        let expected = "spec.parentQueue: the ancestors of queue \"b\" form a cycle: the limits of all its queues apply here until it is broken";
+        assert_eq!(warnings, [expected]);
     }
 
     #[test]

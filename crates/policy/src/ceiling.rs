@@ -6,24 +6,19 @@
 
 use tenure_types::ExtendedDuration;
 
-use crate::{
-    queue::RunaiQueue,
-    tree::{Cycle, QueueTree},
-};
+use crate::{queue::RunaiQueue, tree::QueueTree};
 
 /// Returns the least `maxDuration` on the path from a leaf to the root, and the queue that sets it.
-/// None: no queue on the path has a ceiling, or there is no such leaf. An error: the ancestors form
-/// a cycle, so no ceiling applies.
-pub fn effective<'t>(tree: &'t QueueTree, leaf: &str) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {
+/// None: no queue on the path has a ceiling, or there is no such leaf.
+pub fn effective<'t>(tree: &'t QueueTree, leaf: &str) -> Option<(&'t str, ExtendedDuration)> {
     least(tree, leaf, |queue| queue.ceiling)
 }
 
 /// Returns the queue on the path from a leaf to the root that allows the shortest total of
 /// extensions. A queue with a ceiling and without `extensions` allows none. None: no queue on the
-/// path has a ceiling or `extensions`, there is no such leaf, or the ancestors form a cycle.
+/// path has a ceiling or `extensions`, or there is no such leaf.
 pub fn least_extensions<'t>(tree: &'t QueueTree, leaf: &str) -> Option<&'t str> {
-    let least = least(tree, leaf, |queue| Some(queue.allowance()?.max_total));
-    least.ok()?.map(|(name, _)| name)
+    least(tree, leaf, |queue| Some(queue.allowance()?.max_total)).map(|(name, _)| name)
 }
 
 /// Returns the least value on the path from a leaf to the root, and the queue that has this value.
@@ -33,9 +28,8 @@ fn least<'t, T: Ord + Copy>(
     tree: &'t QueueTree,
     leaf: &str,
     value: impl Fn(&RunaiQueue) -> Option<T>,
-) -> Result<Option<(&'t str, T)>, Cycle> {
-    let Some(leaf) = tree.bind(leaf) else { return Ok(None) };
-    let path = tree.path(leaf)?.into_iter().filter_map(|id| tree.get(id));
+) -> Option<(&'t str, T)> {
+    let path = tree.path(tree.bind(leaf)?).into_iter().filter_map(|id| tree.get(id));
     let values = path.filter_map(|(name, queue)| Some((name, value(queue)?)));
-    Ok(values.min_by_key(|(_, value)| *value))
+    values.min_by_key(|(_, value)| *value)
 }

@@ -135,12 +135,11 @@ impl<'q> CeilingSources<'q> {
         self.trees[*family].bind(queue).is_some()
     }
 
-    /// Returns the ceiling of a queue. None: no ceiling applies, the queue isn't known, or its
-    /// ancestors form a cycle.
+    /// Returns the ceiling of a queue. None: no ceiling applies, or the queue isn't known.
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<StatedCeiling<'q>> {
         let tree = self.trees[*family];
-        let (of, _) = ceiling::effective(tree, queue).ok()??;
-        let limits = QueueLimits::of(tree, self.floors, tree.bind(queue)?).ok()?;
+        let (of, _) = ceiling::effective(tree, queue)?;
+        let limits = QueueLimits::of(tree, self.floors, tree.bind(queue)?);
         Some(StatedCeiling { queue: of, longest: limits.ceiling?, limits })
     }
 }

@@ -114,8 +114,7 @@ impl Default for Floors {
 impl Floors {
     /// Returns the floor against a preemptor of the same leaf queue: the nearest
     /// `preemptMinRuntime` from the victim's leaf upward, else the default. A victim of None is in
-    /// a queue that doesn't exist, and has the default. So has a victim whose ancestors form a
-    /// stored cycle. `pool` is the pool of the victim's node.
+    /// a queue that doesn't exist, and has the default. `pool` is the pool of the victim's node.
     pub fn preempt<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -138,7 +137,7 @@ impl Floors {
         pool: Option<&str>,
     ) -> Floor<'t> {
         let from = match self.method {
-            ReclaimResolveMethod::Lca => victim.and_then(|victim| tree.towards(victim, preemptor).ok()),
+            ReclaimResolveMethod::Lca => victim.map(|victim| tree.towards(victim, preemptor)),
             ReclaimResolveMethod::Queue => victim,
         };
         self.upward(tree, from, Inherited::Reclaim, pool)
@@ -152,13 +151,16 @@ impl Floors {
         victim: Option<QueueId>,
         pool: Option<&str>,
     ) -> [Floor<'t>; 2] {
-        // any queue on the way to the root may be the one below the lowest common ancestor
-        let way = victim.and_then(|victim| tree.path(victim).ok()).unwrap_or_default();
+        // any queue on the path may be the one below the lowest common ancestor; of a cycle, only
+        // the victim and the last queue: what else comes into the cycle there has the same path
+        let way = victim.map(|victim| tree.path(victim)).unwrap_or_default();
+        let kept = [victim, way.last().copied()];
+        let begins = |id: &&QueueId| kept.contains(&Some(**id)) || !tree.is_in_cycle(**id);
         let most = match self.method {
             ReclaimResolveMethod::Lca => way.len(),
             ReclaimResolveMethod::Queue => 1,
         };
-        let from = || way.iter().take(most);
+        let from = || way.iter().take(most).filter(begins);
         let floors = || from().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool));
         let ends = [floors().min_by_key(|floor| floor.value), floors().max_by_key(|floor| floor.value)];
         ends.map(|floor| floor.unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool)))
@@ -208,10 +210,9 @@ impl Floors {
 }
 
 impl<'t> Floor<'t> {
-    /// Returns the nearest floor from a queue upward. None: no queue on the path sets it, or the
-    /// ancestors form a cycle.
+    /// Returns the nearest floor from a queue upward. None: no queue on the path sets it.
     pub(crate) fn of_queues(tree: &'t QueueTree, from: Option<QueueId>, field: Inherited) -> Option<Self> {
-        let (name, queue) = tree.get(tree.nearest(from?, field).ok()??)?;
+        let (name, queue) = tree.get(tree.nearest(from?, field)?)?;
         Some(Self { value: field.of(queue)?, from: Source::Queue(name) })
     }
 }

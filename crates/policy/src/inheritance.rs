@@ -5,10 +5,7 @@
 //! [`QueueLimits`](crate::limits::QueueLimits) takes the values of a single queue from here. Both ways lead
 //! through `EffectiveValues::below`: a new field of a queue is resolved there and nowhere else.
 
-use std::{
-    cell::RefCell,
-    collections::{HashMap, HashSet},
-};
+use std::{cell::RefCell, collections::HashMap};
 
 use tenure_types::{ExtendedDuration, runai::v3alpha1::MaxDurationAction};
 
@@ -16,7 +13,7 @@ use crate::{
     extension::Allowance,
     floor::{Floors, ReclaimResolveMethod},
     queue::{NearestFields, RunaiQueue},
-    tree::{Cycle, Inherited, QueueId, QueueTree},
+    tree::{Inherited, QueueId, QueueTree},
 };
 
 /// A duration, and the name of the queue that sets it.
@@ -70,11 +67,12 @@ pub(crate) struct EffectiveValues<'t> {
     pub extensions: Option<Allowance>,
     /// The nearest queue that has a ceiling and no `extensions`, and so allows none.
     pub without_extensions: Option<&'t str>,
-    /// True if the queue at the top names a parent that doesn't exist.
+    /// True if the queue at the top names a parent: one that doesn't exist, or that is on the path.
     pub lacks_parent: bool,
 }
 
-/// The reason why a queue has no values from above: [`crate::admission`] refuses such a queue.
+/// The reason why the path of a queue doesn't end at a root: [`crate::admission`] refuses such a
+/// queue, or warns of it.
 #[derive(Debug)]
 pub(crate) enum BrokenAncestry<'t> {
     /// The parent, which has this name, doesn't exist.
@@ -88,11 +86,10 @@ pub(crate) enum BrokenAncestry<'t> {
 }
 
 impl<'t> EffectiveValues<'t> {
-    /// Resolves the values of one queue. Takes time in proportion to its depth. An error: the queue
-    /// is in or below a cycle.
-    pub fn of(tree: &'t QueueTree, floors: &Floors, queue: QueueId) -> Result<Self, Cycle> {
-        let path = tree.path(queue)?.into_iter().rev().filter_map(|id| tree.get(id));
-        Ok(path.fold(Self::default(), |above, (name, queue)| above.below(name, queue, floors)))
+    /// Resolves the values of one queue. Takes time in proportion to its depth.
+    pub fn of(tree: &'t QueueTree, floors: &Floors, queue: QueueId) -> Self {
+        let path = tree.path(queue).into_iter().rev().filter_map(|id| tree.get(id));
+        path.fold(Self::default(), |above, (name, queue)| above.below(name, queue, floors))
     }
 
     /// Returns the values of a queue whose parent has the values `self`: `name` and `queue` are the
@@ -147,30 +144,39 @@ impl<'t> Inheritance<'t> {
         Self { tree, floors, known: RefCell::default() }
     }
 
-    /// Returns the values that a queue inherits from above.
+    /// Returns the values that a queue inherits from above: those of its parent. A queue without a
+    /// parent, or with one that doesn't exist, inherits nothing.
     ///
-    /// The queue is given by name and value: the tree may lack it, or have an older version of it,
-    /// while a change is reviewed. A queue without a parent inherits nothing.
-    pub(crate) fn above<'q>(
+    /// The queue is given by value: the tree may lack it, or have an older version of it, while a
+    /// change is reviewed.
+    pub(crate) fn above(&self, queue: &RunaiQueue) -> EffectiveValues<'t> {
+        let parent = queue.parent.as_deref().and_then(|parent| self.tree.find(parent));
+        parent.map(|parent| self.of(parent)).unwrap_or_default()
+    }
+
+    /// Returns the reason why the path of a queue doesn't end at a root. None: it does.
+    pub(crate) fn broken_ancestry<'q>(
         &'q self,
         name: &str,
         queue: &'q RunaiQueue,
-    ) -> Result<EffectiveValues<'q>, BrokenAncestry<'q>> {
-        let Some(parent) = queue.parent.as_deref() else { return Ok(EffectiveValues::default()) };
+    ) -> Option<BrokenAncestry<'q>> {
+        let parent = queue.parent.as_deref()?;
         if parent == name {
-            return Err(BrokenAncestry::Cycle(Vec::new()));
+            return Some(BrokenAncestry::Cycle(Vec::new()));
         }
-        let id = self.tree.find(parent).ok_or(BrokenAncestry::Missing(parent))?;
+        let Some(id) = self.tree.find(parent) else { return Some(BrokenAncestry::Missing(parent)) };
         if let Some(way) = way_to(name, id, self.tree) {
-            return Err(BrokenAncestry::Cycle(way));
+            return Some(BrokenAncestry::Cycle(way));
         }
-        self.tree.depth(id).map_err(|_| BrokenAncestry::CycleAbove(parent))?;
-        Ok(self.of(id))
+        self.tree.meets_cycle(id).then_some(BrokenAncestry::CycleAbove(parent))
     }
 
-    /// Returns the values of a queue that is in no cycle and below none. Keeps those of all queues
-    /// on its way to the root.
+    /// Returns the values of a queue. Keeps those of all queues on its path, unless it leads into a
+    /// cycle: there the values of a queue depend on where the path begins.
     fn of(&self, id: QueueId) -> EffectiveValues<'t> {
+        if self.tree.meets_cycle(id) {
+            return EffectiveValues::of(self.tree, self.floors, id);
+        }
         let mut known = self.known.borrow_mut();
         let (mut unknown, mut next) = (Vec::new(), Some(id));
         while let Some(id) = next.filter(|id| !known.contains_key(id)) {
@@ -190,20 +196,17 @@ impl<'t> Inheritance<'t> {
 /// Returns the names of the queues from `from` up to a child of `name`. None: no queue on that way
 /// to the root is a child of `name`.
 fn way_to<'t>(name: &str, from: QueueId, tree: &'t QueueTree) -> Option<Vec<&'t str>> {
-    let depth = |id| tree.depth(id).ok();
-    let depths = depth(from).zip(tree.find(name).and_then(depth));
-    if depths.is_some_and(|(from, of_name)| from <= of_name) {
-        // a queue has fewer ancestors than each queue below it
+    if tree.find(name).is_some_and(|of_name| tree.depth(from) < tree.depth(of_name)) {
+        // a queue has no more ancestors than each queue below it
         return None;
     }
-    let (mut way, mut seen, mut next) = (Vec::new(), HashSet::new(), Some(from));
-    while let Some(id) = next.filter(|id| seen.insert(*id)) {
+    let mut way = Vec::new();
+    for id in tree.path(from) {
         let (own, queue) = tree.get(id)?;
         way.push(own);
         if queue.parent.as_deref() == Some(name) {
             return Some(way);
         }
-        next = tree.parent(id);
     }
     None
 }

@@ -10,7 +10,7 @@ use crate::{
     floor::Floors,
     inheritance::EffectiveValues,
     queue::NearestFields,
-    tree::{Cycle, QueueId, QueueTree},
+    tree::{QueueId, QueueTree},
 };
 
 /// The limits of the workloads of a queue, with all that the queue inherits.
@@ -20,16 +20,15 @@ pub struct QueueLimits {
     pub ceiling: Option<ExtendedDuration>,
     /// The time that a run may get beyond its ceiling. The default allows none.
     pub extensions: Allowance,
-    /// True if the topmost queue on the way names a parent that doesn't exist: fields of the
-    /// missing queue don't count.
+    /// True if the path doesn't end at a root: the parent of its last queue doesn't exist, or is on
+    /// the path already.
     pub lacks_parent: bool,
     /// The fields of which the nearest value counts. None in a field: the configured value counts.
     pub nearest: NearestFields,
 }
 
 impl QueueLimits {
-    /// Resolves the limits of a leaf queue of the run.ai family. An error: the queue is in or below
-    /// a cycle.
+    /// Resolves the limits of a leaf queue of the run.ai family.
     ///
     /// ```
     /// use tenure_policy::{floor::Floors, limits::QueueLimits, queue::RunaiQueue, tree::QueueTree};
@@ -42,18 +41,18 @@ impl QueueLimits {
     /// };
     /// let tree: QueueTree = [("research", research), ("training", training)].into_iter().collect();
     /// let training = tree.find("training").unwrap();
-    /// let limits = QueueLimits::of(&tree, &Floors::default(), training).unwrap();
+    /// let limits = QueueLimits::of(&tree, &Floors::default(), training);
     /// // a queue shortens the ceiling of its parent, and never lengthens it
     /// assert_eq!(limits.ceiling.unwrap().to_string(), "2d");
     /// ```
-    pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
-        let of = EffectiveValues::of(tree, floors, leaf)?;
-        Ok(Self {
+    pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Self {
+        let of = EffectiveValues::of(tree, floors, leaf);
+        Self {
             ceiling: of.longest_run,
             extensions: of.extensions.unwrap_or_default(),
             lacks_parent: of.lacks_parent,
             nearest: of.nearest,
-        })
+        }
     }
 }
 

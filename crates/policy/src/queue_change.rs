@@ -72,11 +72,8 @@ impl QueueChangeFacts<'_, '_> {
             return None;
         }
         let floors = self.queues.floors;
-        let before = old.map(|old| {
-            let above = self.queues.above(name, old).unwrap_or_default();
-            above.below(name, old, floors)
-        });
-        let after = self.queues.above(name, new).ok()?.below(name, new, floors);
+        let before = old.map(|old| self.queues.above(old).below(name, old, floors));
+        let after = self.queues.above(new).below(name, new, floors);
         let (mut ended, mut queues) = (LowerBound::default(), BTreeSet::new());
         let mut shortest: Option<ExtendedDuration> = None;
         let mut next = vec![(name, before.unwrap_or_default(), after)];
@@ -158,8 +155,7 @@ impl QueueChangeFacts<'_, '_> {
         let workloads = below.into_iter().filter_map(|name| self.running.get(name));
         let workloads = workloads.fold(0, |sum: u64, running| sum.saturating_add(running.workloads));
         let of_path = self.queues.tree.queue(name).and_then(|(name, queue)| {
-            let above = self.queues.above(name, queue).ok()?;
-            above.below(name, queue, self.queues.floors).ceiling
+            self.queues.above(queue).below(name, queue, self.queues.floors).ceiling
         });
         let ceiling = of_path.map_or_else(String::new, |(of, ceiling)| {
             format!(", without the ceiling of {ceiling} of queue {of:?}")

@@ -42,7 +42,7 @@ pub enum TreePlace {
     Sound,
     /// The parent of this name doesn't exist: the queue counts as a top-level queue.
     MissingParent(String),
-    /// The queue is its own ancestor, or has such an ancestor: it has no ceiling, and only the default floors.
+    /// The queue is its own ancestor, or has such an ancestor: the limits of all queues of the cycle apply.
     Cycle,
 }
 
@@ -52,7 +52,7 @@ impl TreePlace {
         let parent = tree.get(queue).and_then(|(_, queue)| queue.parent.as_deref());
         match parent {
             Some(parent) if tree.find(parent).is_none() => Self::MissingParent(parent.to_owned()),
-            _ if tree.depth(queue).is_err() => Self::Cycle,
+            _ if tree.meets_cycle(queue) => Self::Cycle,
             _ => Self::Sound,
         }
     }
@@ -67,7 +67,7 @@ impl TreePlace {
             Self::Cycle => (
                 "False",
                 "Cycle",
-                "the queue is its own ancestor, or has such an ancestor: it has no ceiling, and only the default floors".into(),
+                "the queue is its own ancestor, or has such an ancestor: the limits of all queues of the cycle apply".into(),
             ),
         }
     }
@@ -396,7 +396,7 @@ mod tests {
             |floors: &Floors, queue: &str| longest_floor(floors, &tree, tree.find(queue).unwrap()).as_mins();
         let lca =
             Floors { preempt: "5m".parse().unwrap(), reclaim: "1m".parse().unwrap(), ..Floors::default() };
-        for (queue, expected) in [("root", 30), ("leaf", 30), ("quick", 40), ("open", 1), ("round", 5)] {
+        for (queue, expected) in [("root", 30), ("leaf", 30), ("quick", 40), ("open", 1), ("round", 60)] {
             assert_eq!(minutes(&lca, queue), expected, "{queue}");
         }
         let from_the_leaf = Floors { method: ReclaimResolveMethod::Queue, ..lca };

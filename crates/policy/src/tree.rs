@@ -1,8 +1,8 @@
 //! The tree of queues in which every inherited value is resolved.
 //!
 //! The index keeps one per family from the watches of queues. A queue may name a parent that
-//! doesn't exist, and stored queues may form cycles: the tree holds them, and lookups on the way to
-//! the root return an error for a cycle.
+//! doesn't exist, and stored queues may form cycles: the tree holds them. A path ends before it would
+//! enter a queue for the second time, as it ends at a parent that doesn't exist.
 
 mod ancestry;
 mod errors;
@@ -51,12 +51,6 @@ impl QueueId {
     }
 }
 
-/// The error of a queue whose way to the root never ends, because queues are each other's
-/// ancestors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the queue's ancestors form a cycle")]
-pub struct Cycle;
-
 /// A queue, or a missing parent. All that a way to the root asks of a queue is in one line of the
 /// processor's cache.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +63,8 @@ struct QueueNode {
     parent: Option<QueueId>,
     has_preempt: bool,
     has_reclaim: bool,
-    /// The number of queues on the way to the root, the queue itself included; 0 if the way never
-    /// ends.
+    /// The number of queues on the path, the queue itself included, and a bit if the path leads into
+    /// a cycle.
     depth: Memo,
     /// The nearest queue with a `preemptMinRuntime`, or `NO_QUEUE`.
     nearest_preempt: Memo,

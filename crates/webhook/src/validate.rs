@@ -121,7 +121,7 @@ impl Validator {
                     refused.extend(subject.created());
                 }
                 let mut findings = subject.review(&context);
-                // in a cycle no ceiling holds, also if a finalizer keeps a queue of it in deletion
+                // in a cycle no ceiling of a queue above holds, also if a finalizer keeps a queue of it in deletion
                 if subject.moves(old.as_ref()) {
                     refused.extend(findings.errors.extract_if(.., |error| error.field == PARENT));
                 }

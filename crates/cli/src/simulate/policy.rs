@@ -122,9 +122,7 @@ impl SimulatedPolicy {
 
     fn leaf<'t>(&'t self, queue: &'t PastQueue) -> LeafLimits<'t> {
         let limits = PerFamily::new(|family| {
-            let of = QueueLimits::of(&self.trees[family], &self.floors, self.bound(family, queue)?);
-            // as for the keeper, a cycle of stored queues has no ceiling
-            Some(of.unwrap_or_default())
+            Some(QueueLimits::of(&self.trees[family], &self.floors, self.bound(family, queue)?))
         });
         let is_in_one = queue.family != Some(Family::Tensorstack) && is_queue(&queue.name);
         let is_in_one = is_in_one || self.bound(Family::Runai, queue).is_some();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn path(tree: &QueueTree, leaf: &str) -> Vec<String> {
-        let path = tree.path(tree.find(leaf).unwrap()).unwrap();
+        let path = tree.path(tree.find(leaf).unwrap());
         path.into_iter().map(|id| tree.name(id).to_owned()).collect()
     }
 

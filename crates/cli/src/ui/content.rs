@@ -292,8 +292,8 @@ fn queues(snapshot: &Snapshot) -> Result<Value> {
     }
     let tree = snapshot.index.trees()[Family::Tensorstack];
     for (name, _) in tree.queues() {
-        let ceiling = ceiling::effective(tree, name).ok().flatten();
-        let ceiling = ceiling.map(|(from, value)| json!({"value": value.to_string(), "from": from}));
+        let ceiling = ceiling::effective(tree, name)
+            .map(|(from, value)| json!({"value": value.to_string(), "from": from}));
         let family = Family::Tensorstack.row().name;
         all.push(json!({"family": family, "name": name, "path": [name], "maxDuration": ceiling}));
     }

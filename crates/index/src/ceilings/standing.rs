@@ -101,8 +101,7 @@ impl PodStanding {
         let run = end.duration_since(self.clocks.since(family)?);
         let ceiling = run.saturating_sub(self.extension);
         let queue = self.queue(family)?.as_str();
-        let set_by =
-            if self.own == Some(ceiling) { None } else { ceiling::effective(trees[family], queue).ok()? };
+        let set_by = if self.own == Some(ceiling) { None } else { ceiling::effective(trees[family], queue) };
         let extended = self.extension.is_positive().then(|| for_people(self.extension));
         let (queue, written) = set_by.unzip();
         let written = written.filter(|written| written.to_signed() == ceiling);

@@ -96,7 +96,7 @@ fn paths_as_upstream() {
         ("research-project", "research research-project"),
         ("orphan", "orphan"),
     ] {
-        let path = tree.path(tree.find(leaf).unwrap()).unwrap();
+        let path = tree.path(tree.find(leaf).unwrap());
         let names: Vec<&str> = path.into_iter().rev().map(|id| tree.name(id)).collect();
         assert_eq!(names.join(" "), expected);
     }
@@ -193,24 +193,27 @@ fn the_defaults_of_a_node_pool_come_before_those_for_all_and_after_queues() {
 
 /// Upstream hangs.
 #[test]
-fn a_cycle_that_got_stored_has_the_default_and_nobody_else_is_affected() {
+fn in_a_cycle_that_got_stored_the_nearest_floor_counts_and_no_other_queue_is_affected() {
     let tree = tree(&[
-        ("a", "b", "60", "60"),
-        ("b", "a", "60", "60"),
-        ("leaf", "a", "60", "60"),
-        ("self", "self", "60", "60"),
+        ("a", "b", "60", "-"),
+        ("b", "a", "-", "50"),
+        ("leaf", "a", "-", "-"),
+        ("self", "self", "-", "-"),
         ("top", "", "-", "30"),
         ("sound", "top", "-", "40"),
     ]);
     for method in [ReclaimResolveMethod::Lca, ReclaimResolveMethod::Queue] {
         let floors = floors(method);
-        for victim in ["a", "b", "leaf", "self"] {
-            assert_eq!(shown(floors.preempt(&tree, tree.find(victim), None)), "2s from default", "{victim}");
-            for preemptor in ["a", "leaf", "self", "sound"] {
+        for victim in ["a", "b", "leaf"] {
+            let preempt = floors.preempt(&tree, tree.find(victim), None);
+            assert_eq!(shown(preempt), "60s from queue \"a\"", "{victim}");
+            for preemptor in ["a", "b", "leaf", "self", "sound"] {
                 let floor = floors.reclaim(&tree, tree.find(preemptor), tree.find(victim), None);
-                assert_eq!(shown(floor), "1s from default", "{preemptor} {victim}");
+                assert_eq!(shown(floor), "50s from queue \"b\"", "{preemptor} {victim}");
             }
         }
+        let own = floors.reclaim(&tree, tree.find("a"), tree.find("self"), None);
+        assert_eq!(shown(own), "1s from default", "a queue without a floor that is its own parent");
     }
     let lca = floors(ReclaimResolveMethod::Lca);
     let floor = lca.reclaim(&tree, tree.find("leaf"), tree.find("sound"), None);
@@ -233,16 +236,14 @@ mod naive {
     /// Parent, `preemptMinRuntime`, `reclaimMinRuntime`, by number of the queue. A parent beyond them doesn't exist.
     pub type Queues = [(Option<usize>, Option<u8>, Option<u8>)];
 
-    /// Returns the path from the root to the queue. None: the parents form a circle.
-    pub fn path(queues: &Queues, leaf: usize) -> Option<Vec<usize>> {
+    /// Returns the path from the top to the queue, each queue once.
+    pub fn path(queues: &Queues, leaf: usize) -> Vec<usize> {
         let mut path = vec![leaf];
-        while let Some(parent) = queues[path[0]].0.filter(|parent| *parent < queues.len()) {
-            if path.contains(&parent) {
-                return None;
-            }
+        let exists = |parent: &usize| *parent < queues.len();
+        while let Some(parent) = queues[path[0]].0.filter(exists).filter(|parent| !path.contains(parent)) {
             path.insert(0, parent);
         }
-        Some(path)
+        path
     }
 
     fn last(path: &[usize], value: impl Fn(usize) -> Option<u8>) -> Option<u8> {
@@ -250,7 +251,7 @@ mod naive {
     }
 
     pub fn preempt(queues: &Queues, victim: usize) -> Option<u8> {
-        last(&path(queues, victim)?, |queue| queues[queue].1)
+        last(&path(queues, victim), |queue| queues[queue].1)
     }
 
     pub fn reclaim(
@@ -259,15 +260,14 @@ mod naive {
         preemptor: usize,
         victim: usize,
     ) -> Option<u8> {
-        let theirs = path(queues, victim)?;
-        let value = |queue: usize| queues[queue].2;
-        if method == ReclaimResolveMethod::Queue {
-            return last(&theirs, value);
-        }
-        let ours = path(queues, preemptor).unwrap_or_default();
-        let common = theirs.iter().zip(&ours).take_while(|(a, b)| a == b).count();
-        let upto = theirs.len().min(common + 1);
-        last(&theirs[..upto], value)
+        let from = if method == ReclaimResolveMethod::Queue {
+            victim
+        } else {
+            let (ours, theirs) = (path(queues, preemptor), path(queues, victim));
+            let common = theirs.iter().zip(&ours).take_while(|(a, b)| a == b).count();
+            theirs[common.min(theirs.len() - 1)]
+        };
+        last(&path(queues, from), |queue| queues[queue].2)
     }
 }
 

@@ -28,7 +28,7 @@ fn tree(row: &[Value]) -> QueueTree {
 fn limits(floors: &Floors, row: &[Value]) -> QueueLimits {
     let tree = tree(row);
     let leaf = tree.find(&format!("q{}", row.len() - 1)).unwrap();
-    QueueLimits::of(&tree, floors, leaf).unwrap()
+    QueueLimits::of(&tree, floors, leaf)
 }
 
 /// The ceiling of the last queue of a row, in seconds.
@@ -128,10 +128,19 @@ fn what_happens_when_pauses_are_undone_is_as_the_nearest_queue_says() {
 }
 
 #[test]
-fn queues_that_go_round_in_a_circle_have_no_limits() {
-    let queue = |parent: &str| RunaiQueue { parent: Some(parent.into()), ..RunaiQueue::default() };
-    let tree: QueueTree = [("a", queue("b")), ("b", queue("a"))].into_iter().collect();
-    assert_eq!(QueueLimits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Err(Cycle));
+fn in_a_cycle_and_below_it_the_least_ceiling_of_all_its_queues_applies() {
+    let queue = |parent: &str, ceiling: &str| RunaiQueue {
+        parent: Some(parent.into()),
+        ceiling: ceiling.parse().ok(),
+        ..RunaiQueue::default()
+    };
+    let queues =
+        [("a", queue("b", "3h")), ("b", queue("c", "1h")), ("c", queue("a", "")), ("leaf", queue("a", "2h"))];
+    let tree: QueueTree = queues.into_iter().collect();
+    for name in ["a", "b", "c", "leaf"] {
+        let limits = QueueLimits::of(&tree, &Floors::default(), tree.find(name).unwrap());
+        assert_eq!((limits.ceiling, limits.lacks_parent), ("1h".parse().ok(), true), "{name}");
+    }
 }
 
 #[test]
@@ -141,7 +150,7 @@ fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
     let nearest = NearestFields { notice, ..NearestFields::default() };
     let expected = QueueLimits { ceiling, nearest, ..QueueLimits::default() };
     let tree: QueueTree = [("a", RunaiQueue::read_t9k(&spec).0)].into_iter().collect();
-    assert_eq!(QueueLimits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Ok(expected));
+    assert_eq!(QueueLimits::of(&tree, &Floors::default(), tree.find("a").unwrap()), expected);
 }
 
 fn any_queue() -> impl Strategy<Value = Value> {
@@ -158,7 +167,7 @@ fn any_queue() -> impl Strategy<Value = Value> {
 /// The ceiling of the last queue of a row, looked up queue by queue.
 fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<ExtendedDuration> {
     let tree = tree(row);
-    let path = tree.path(tree.find(&format!("q{}", row.len() - 1))?).ok()?;
+    let path = tree.path(tree.find(&format!("q{}", row.len() - 1))?);
     let (mut action, mut unstretched, mut applies) = (MaxDurationAction::default(), None, None);
     for id in path.into_iter().rev() {
         let (_, queue) = tree.get(id)?;

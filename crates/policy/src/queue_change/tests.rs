@@ -168,7 +168,7 @@ proptest! {
         let longest = |top: &Value| {
             let queues = [("top", top), ("middle", &middle), ("leaf", &leaf)];
             let tree: QueueTree = queues.into_iter().map(|(name, spec)| (name, read(spec))).collect();
-            let of = |(name, _)| EffectiveValues::of(&tree, &Floors::default(), tree.find(name).unwrap()).unwrap().longest_run;
+            let of = |(name, _)| EffectiveValues::of(&tree, &Floors::default(), tree.find(name).unwrap()).longest_run;
             queues.map(of)
         };
         let (old, before) = (read(&top), longest(&top));

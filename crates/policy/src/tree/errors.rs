@@ -39,20 +39,18 @@ impl fmt::Display for QueueTreeError {
                 )
             }
             Self::SelfParent { queue } => {
-                write!(f, "queue {queue:?} is its own parent: it {WITHOUT_EFFECT}")
+                write!(f, "queue {queue:?} is its own parent: it counts as a top-level queue")
             }
             Self::Cycle { members } => {
                 let (first, all) = (members.first().map_or("", String::as_str), way(members));
                 write!(
                     f,
-                    "queues are each other's ancestors: {all} -> {first}: each of them {WITHOUT_EFFECT}"
+                    "queues are each other's ancestors: {all} -> {first}: the limits of all of them apply in each, and below"
                 )
             }
         }
     }
 }
-
-const WITHOUT_EFFECT: &str = "and all below it have no ceiling, and only the default floors";
 
 /// The most names that a message shows.
 const SHOWN: usize = 10;
@@ -106,9 +104,7 @@ fn missing_parent(tree: &QueueTree, id: QueueId) -> Option<QueueTreeError> {
 
 /// Returns the error of the cycle that a queue is in.
 fn cycle(tree: &QueueTree, of: QueueId) -> QueueTreeError {
-    let above = std::iter::successors(tree.parent(of), |id| tree.parent(*id)).take_while(|id| *id != of);
-    let mut members: Vec<String> =
-        std::iter::once(of).chain(above).map(|id| tree.name(id).to_owned()).collect();
+    let mut members: Vec<String> = tree.path(of).into_iter().map(|id| tree.name(id).to_owned()).collect();
     let first = members.iter().enumerate().min_by_key(|(_, name)| *name).map_or(0, |(place, _)| place);
     members.rotate_left(first);
     match members.as_slice() {
@@ -156,9 +152,7 @@ mod tests {
     fn a_queue_that_is_its_own_parent_is_reported() {
         assert_eq!(
             display_all(&[("a", "a"), ("b", "a")]),
-            [
-                "queue \"a\" is its own parent: it and all below it have no ceiling, and only the default floors"
-            ]
+            ["queue \"a\" is its own parent: it counts as a top-level queue"]
         );
     }
 

@@ -36,10 +36,13 @@ fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     sentences.push(match &answer.queue {
         Some(queue) if answer.queue_is_hidden => format!("it names queue {queue:?}, which you may not read"),
         Some(queue) if answer.path.is_empty() => {
-            format!("it names queue {queue:?}, which doesn't exist, or whose ancestors form a cycle: the default floors apply")
+            format!("it names queue {queue:?}, which doesn't exist: the default floors apply")
         }
         Some(queue) if answer.path.last() != Some(queue) => {
-            format!("it names queue {queue:?}, which doesn't exist: the default queue counts ({})", answer.path.join(" > "))
+            format!(
+                "it names queue {queue:?}, which doesn't exist: the default queue counts ({})",
+                answer.path.join(" > ")
+            )
         }
         Some(queue) => format!("it is in queue {queue:?} ({})", answer.path.join(" > ")),
         None => "it is in no queue of group scheduling.run.ai: no floor applies".into(),

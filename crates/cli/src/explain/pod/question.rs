@@ -76,7 +76,7 @@ impl ExplainedPod<'_> {
         // for an end that is put off after a change of a queue, the notice was given at once
         let points = self.rules.filter(|_| !shows_end).and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
-        let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let path = gang.workload.place.queue.map(|queue| tree.path(queue)).unwrap_or_default();
         let queue_is_hidden = snapshot.hidden[Family::Runai] && gang.workload.place.name.is_some();
         let (preemption_toleration, problem) = match self.toleration() {
             Ok(toleration) => (toleration, None),

@@ -45,19 +45,19 @@ fn extensions(path: &[&RunaiObj]) -> Allowed {
 }
 
 impl Naive {
-    /// Returns a queue and its ancestors, leaf first. None: the ancestors form a circle.
-    fn path(&self, leaf: u8) -> Option<Vec<&RunaiObj>> {
+    /// Returns a queue and its ancestors, leaf first, each once.
+    fn path(&self, leaf: u8) -> Vec<&RunaiObj> {
         let (mut path, mut names) = (Vec::new(), Vec::new());
         let mut next = Some(leaf);
         while let Some((name, queue)) = next.and_then(|name| Some((name, self.runai.get(&name)?))) {
             if names.contains(&name) {
-                return None;
+                break;
             }
             names.push(name);
             path.push(queue);
             next = queue.parent;
         }
-        Some(path)
+        path
     }
 
     /// The place of a queue in the tree.
@@ -66,7 +66,9 @@ impl Naive {
             Some(parent) if !self.runai.contains_key(&parent) => {
                 TreePlace::MissingParent(wire::runai_name(parent))
             }
-            _ if self.path(name).is_none() => TreePlace::Cycle,
+            _ if self.path(name).last().and_then(|top| self.runai.get(&top.parent?)).is_some() => {
+                TreePlace::Cycle
+            }
             _ => TreePlace::Sound,
         }
     }
@@ -74,7 +76,7 @@ impl Naive {
     /// Returns the limits of a queue. None: the queue does not exist.
     pub fn runai_limits(&self, leaf: u8) -> Option<Limits> {
         self.runai.get(&leaf)?;
-        let Some(path) = self.path(leaf) else { return Some(Limits::default()) };
+        let path = self.path(leaf);
         let nanos = |micros: i64| micros * 1_000;
         let nearest =
             |field: fn(&RunaiObj) -> Option<i64>| path.iter().find_map(|queue| field(queue)).map(nanos);
@@ -99,12 +101,11 @@ impl Naive {
         })
     }
 
-    /// False if a queue, or one on its way to the root, isn't there.
+    /// False if a queue, or one on its way to the root, isn't there, or if the way has no root.
     pub fn is_whole(&self, family: Family, queue: u8) -> bool {
-        let is_there = |queue: &&RunaiObj| queue.parent.is_none_or(|parent| self.runai.contains_key(&parent));
         self.knows(family, queue)
             && (family == Family::Tensorstack
-                || self.path(queue).is_none_or(|path| path.iter().all(is_there)))
+                || self.path(queue).last().is_some_and(|top| top.parent.is_none()))
     }
 
     /// The queue that counts for a workload that names this one.
