@@ -18,11 +18,11 @@ use logfmt::Logfmt;
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
     /// The least level that is logged
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "TENURE_LOG_LEVEL")]
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: LogLevel,
 
     /// The format of a line
-    #[arg(long, value_name = "FORMAT", default_value = "logfmt", env = "TENURE_LOG_FORMAT")]
+    #[arg(long, value_name = "FORMAT", default_value = "logfmt")]
     log_format: LogFormat,
 }
 
