@@ -903,23 +903,10 @@ readinessProbe:
 {{- if regexMatch `^[0-9.]+$|:` . }}true{{ end }}
 {{- end }}
 
-{{- /* The origin of the webhook's certificate: selfManaged, certManager or existingSecret. */}}
-{{- define "tenure.webhook.certificateMode" -}}
-{{- $mode := .Values.webhook.certificate.mode }}
-{{- if eq $mode "generated" }}
-{{-   fail "webhook.certificate.mode generated is no more: Helm makes no certificates. Set it to selfManaged, the default, and the webhook makes and renews its own. With values that are reused: --reset-then-reuse-values in place of --reuse-values" }}
-{{- end }}
-{{- $modes := list "selfManaged" "certManager" "existingSecret" }}
-{{- if not (has $mode $modes) }}
-{{-   fail (printf "webhook.certificate.mode %q must be one of %s" $mode (join ", " $modes)) }}
-{{- end }}
-{{- $mode }}
-{{- end }}
-
 {{- /* The Secret with the webhook's tls.crt and tls.key. */}}
 {{- define "tenure.webhook.secretName" -}}
 {{- $certificate := .Values.webhook.certificate }}
-{{- $mode := include "tenure.webhook.certificateMode" . }}
+{{- $mode := .Values.webhook.certificate.mode }}
 {{- if eq $mode "existingSecret" }}
 {{- required "webhook.certificate.existingSecret.name must be set when webhook.certificate.mode is existingSecret" $certificate.existingSecret.name }}
 {{- else if eq $mode "certManager" }}
@@ -951,7 +938,7 @@ The flags for certificates that the webhook makes by itself, as JSON: a list as 
 */}}
 {{- define "tenure.webhook.certificateFlags" -}}
 {{- $flags := list }}
-{{- if eq (include "tenure.webhook.certificateMode" .) "selfManaged" }}
+{{- if eq .Values.webhook.certificate.mode "selfManaged" }}
 {{-   $configured := include "tenure.webhook.configured" . | fromJson }}
 {{-   $own := .Values.webhook.certificate.selfManaged | default dict }}
 {{-   include "tenure.checkLifetimes" $own }}
@@ -972,7 +959,7 @@ The flags for certificates that the webhook makes by itself, as JSON: a list as 
 
 {{- /* The CA (base64 of PEM) that the API server is to trust; empty if cert-manager or the webhook tells it. */}}
 {{- define "tenure.webhook.caBundle" -}}
-{{- if eq (include "tenure.webhook.certificateMode" .) "existingSecret" }}
+{{- if eq .Values.webhook.certificate.mode "existingSecret" }}
 {{- include "tenure.webhook.existingCA" . }}
 {{- end }}
 {{- end }}

@@ -239,15 +239,6 @@ async fn lifetimes_with_which_no_webhook_would_start_are_refused() {
 }
 
 #[tokio::test]
-async fn a_mode_that_is_no_more_is_refused_with_the_remedy() {
-    for (mode, words) in [("generated", "Set it to selfManaged"), ("other", "must be one of selfManaged, ")] {
-        let values = json!({"webhook": {"certificate": {"mode": mode}}});
-        let output = template("test", &values, &[]).await;
-        assert!(!output.status.success() && output.stderr.contains(words), "{}", output.stderr);
-    }
-}
-
-#[tokio::test]
 async fn existing_secret_brings_its_ca_or_the_values_do() {
     let cluster = shared().await;
     let pair = json!({"tls.crt": "", "tls.key": ""});

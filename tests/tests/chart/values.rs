@@ -59,7 +59,7 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         ),
         (
             certificate(json!({"mode": "certmanager"})),
-            "webhook.certificate.mode \"certmanager\" must be one of selfManaged, certManager, existingSecret",
+            "'/webhook/certificate/mode': value must be one of 'selfManaged', 'certManager', 'existingSecret'",
         ),
         (json!({"webhook": {"failurePolicy": "ignore"}}), "'/webhook/failurePolicy': value must be one of"),
         (json!({"log": {"level": "verbose"}}), "'/log/level': value must be one of"),

@@ -374,10 +374,6 @@ async fn a_bad_value_is_refused_with_the_field_the_value_and_the_remedy() {
             "keeper.extraArgs must not have --log-level: set log.level instead",
         ),
         (
-            certificate(json!({"mode": "certmanager"})),
-            "webhook.certificate.mode \"certmanager\" must be one of selfManaged, certManager, existingSecret",
-        ),
-        (
             certificate(json!({"mode": "existingSecret"})),
             "webhook.certificate.existingSecret.name must be set when webhook.certificate.mode is existingSecret",
         ),

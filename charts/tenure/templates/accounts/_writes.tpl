@@ -119,7 +119,7 @@ also: a condition of CEL that an update must meet.
 {{- define "tenure.writes.webhook" -}}
 {{- include "tenure.writes.reviews" . }}
 {{- $configured := include "tenure.webhook.configured" . | fromJson }}
-{{- $selfManaged := eq (include "tenure.webhook.certificateMode" .) "selfManaged" }}
+{{- $selfManaged := eq .Values.webhook.certificate.mode "selfManaged" }}
 {{- $converts := include "tenure.conversionPatch" . }}
 {{- if or $converts (and $selfManaged $configured.definitions) }}
 # the converter in a definition that was applied with kubectl, and the CA in each definition
