@@ -45,19 +45,19 @@ Where charts are rendered without a look into the cluster, nothing shows another
 
 {{- /* "true" if there is a keeper, else "". */}}
 {{- define "tenure.hasKeeper" -}}
-{{- if and .Values.options.durationKeeper.enabled (dig "enabled" true .Values.keeper) }}true{{ end }}
+{{- if and .Values.options.durationKeeper.enabled .Values.keeper.enabled }}true{{ end }}
 {{- end }}
 
 {{- /* The service account of a program. Takes (list $ component). */}}
 {{- define "tenure.serviceAccountName" -}}
 {{- $name := include (printf "tenure.%s.name" (last .)) (first .) }}
-{{- dig "serviceAccount" "name" "" (get (first .).Values (last .)) | default $name }}
+{{- (get (first .).Values (last .)).serviceAccount.name | default $name }}
 {{- end }}
 
 {{- /* The service account of a program as an object, unless it is there already. Takes (list $ component). */}}
 {{- define "tenure.serviceAccount" -}}
-{{- $values := dig "serviceAccount" dict (get (first .).Values (last .)) }}
-{{- if dig "create" true $values -}}
+{{- $values := (get (first .).Values (last .)).serviceAccount }}
+{{- if $values.create -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -143,8 +143,7 @@ automountServiceAccountToken: false
 {{-   end }}
 {{- end }}
 {{- $pools := dict }}
-{{- /* an upgrade that reuses the values of an older chart has none of these */}}
-{{- range (default dict .Values.floors).nodePools }}
+{{- range .Values.floors.nodePools }}
 {{-   if hasKey $pools .name }}
 {{-     fail (printf "floors.nodePools has two pools %q" .name) }}
 {{-   end }}
@@ -186,12 +185,12 @@ automountServiceAccountToken: false
 {{-   end }}
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
-{{- $trusted := get (default dict .Values.startTime) "trustedWriters" | default list }}
+{{- $trusted := .Values.startTime.trustedWriters | default list }}
 {{- if include "tenure.hasKeeper" . }}
 {{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.serviceAccountName" (list . "keeper"))) }}
 {{- end }}
 {{- $_ := set $config "trustedWriters" (uniq $trusted) }}
-{{- with get (default dict .Values.startTime) "longestFormation" }}
+{{- with .Values.startTime.longestFormation }}
 {{-   $_ := set $config "longestFormation" . }}
 {{- end }}
 {{- $tenancy := include "tenure.tenancy" . | fromJson }}
@@ -205,7 +204,7 @@ automountServiceAccountToken: false
 {{- with $tenancyConfig }}
 {{-   $_ := set $config "tenancy" . }}
 {{- end }}
-{{- with (.Values.delegation | default dict).bounds }}
+{{- with .Values.delegation.bounds }}
 {{-   $bounded := dict }}
 {{-   range . }}
 {{-     if hasKey $bounded .queue }}
@@ -215,7 +214,7 @@ automountServiceAccountToken: false
 {{-   end }}
 {{-   $_ := set $config "delegation" (dict "bounds" .) }}
 {{- end }}
-{{- if include "tenure.isOn" (list . "usage") }}
+{{- if .Values.usage.enabled }}
 {{-   $_ := set $config "usage" (dict "resources" .Values.usage.resources) }}
 {{- end }}
 {{- with .Values.waitForPodsReady }}
@@ -229,7 +228,7 @@ automountServiceAccountToken: false
 {{- with $kai }}
 {{-   $_ := set $config "kai" . }}
 {{- end }}
-{{- if include "tenure.isOn" (list . "guard") }}
+{{- if .Values.guard.enabled }}
 {{-   $guard := include "tenure.guard" . | fromJson }}
 {{-   $_ := set $config "guard" (pick $guard "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces") }}
 {{- end }}
@@ -303,21 +302,12 @@ automountServiceAccountToken: false
 {{- end }}
 
 {{- /*
-"true" if schedulerExtender, guard or delegation is on, else "". An upgrade that reuses the values of an older chart has
-none of them.
-Takes (list $ name).
-*/}}
-{{- define "tenure.isOn" -}}
-{{- if dig "enabled" false (get (first .).Values (last .) | default dict) }}true{{ end }}
-{{- end }}
-
-{{- /*
 The authority of the callers of a part of the webhook, as JSON: its PEM, a Secret that has it, or neither. Takes
 (list $ values name), with the values that have clientCA, and the name of that part.
 */}}
 {{- define "tenure.clientCA" -}}
 {{- $name := last . }}
-{{- $values := index . 1 | default dict }}
+{{- $values := index . 1 }}
 {{- $pem := get $values "clientCA" }}
 {{- $secret := get $values "clientCASecret" }}
 {{- if and $pem $secret }}
@@ -329,9 +319,9 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 {{- /* The same for schedulers, which must be known by something if they are answered. Takes $. */}}
 {{- define "tenure.schedulerCA" -}}
 {{- $ca := include "tenure.clientCA" (list . .Values.schedulerExtender "schedulerExtender") | fromJson }}
-{{- if include "tenure.isOn" (list . "schedulerExtender") }}
+{{- if .Values.schedulerExtender.enabled }}
 {{-   $known := or $ca.pem $ca.secret }}
-{{-   $anybody := dig "allowAnonymous" false .Values.schedulerExtender }}
+{{-   $anybody := .Values.schedulerExtender.allowAnonymous }}
 {{-   if and $known $anybody }}
 {{-     fail "schedulerExtender.allowAnonymous must not be set beside schedulerExtender.clientCA or clientCASecret" }}
 {{-   end }}
@@ -364,17 +354,12 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 
 {{- /* "true" if the webhook wakes pods that wait for the end of a floor, else "". */}}
 {{- define "tenure.webhook.wakesUp" -}}
-{{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}
+{{- if and .Values.schedulerExtender.enabled .Values.schedulerExtender.wakeUp }}true{{ end }}
 {{- end }}
 
 {{- /* "true" if the webhook responds to Evictions of lifecycle.k8s.io, else "". */}}
 {{- define "tenure.webhook.respondsToEvictions" -}}
-{{- if and (include "tenure.isOn" (list . "guard")) (dig "evictionResponder" false .Values.guard) }}true{{ end }}
-{{- end }}
-
-{{- /* "true" if the webhook answers the creation of owners, else "". An upgrade may reuse values of an older chart. */}}
-{{- define "tenure.webhook.answersOwners" -}}
-{{- if dig "enabled" true (.Values.webhook.owners | default dict) }}true{{ end }}
+{{- if and .Values.guard.enabled .Values.guard.evictionResponder }}true{{ end }}
 {{- end }}
 
 {{- /*
@@ -383,11 +368,6 @@ the names of its schedulers alone.
 */}}
 {{- define "tenure.guard" -}}
 {{- $guard := .Values.guard }}
-{{- range $name := list "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces" "failurePolicy" "timeoutSeconds" }}
-{{-   if not (hasKey $guard $name) }}
-{{-     fail (printf "guard.%s must be set: the values that are reused are of a chart without it. Upgrade with --reset-then-reuse-values in place of --reuse-values" $name) }}
-{{-   end }}
-{{- end }}
 {{- $names := list }}
 {{- range $index, $scheduler := $guard.schedulers }}
 {{-   $name := kindIs "string" $scheduler | ternary $scheduler (kindIs "map" $scheduler | ternary $scheduler dict).name }}
@@ -403,9 +383,9 @@ the names of its schedulers alone.
 {{- merge (dict "exemptNamespaces" $exempt "schedulerNames" $names) $guard | toJson }}
 {{- end }}
 
-{{- /* The values for Kueue as JSON. An upgrade that reuses the values of an older chart has none. */}}
+{{- /* The values for Kueue as JSON. */}}
 {{- define "tenure.kueue" -}}
-{{- $kueue := .Values.kueue | default dict }}
+{{- $kueue := .Values.kueue }}
 {{- range $field := list "localQueue" "clusterQueue" }}
 {{-   $seen := dict }}
 {{-   range $kueue.queues }}
@@ -417,24 +397,20 @@ the names of its schedulers alone.
 {{-     end }}
 {{-   end }}
 {{- end }}
-{{- dict "enabled" (dig "enabled" true $kueue) "queues" ($kueue.queues | default list) | toJson }}
+{{- dict "enabled" $kueue.enabled "queues" ($kueue.queues | default list) | toJson }}
 {{- end }}
 
-{{- /*
-What is read of KAI-Scheduler's configuration, as JSON: configMap and shards, each only if it is. An upgrade that reuses the
-values of an older chart has none.
-*/}}
+{{- /* What is read of KAI-Scheduler's configuration, as JSON: configMap and shards, each only if it is. */}}
 {{- define "tenure.kai" -}}
-{{- $kai := .Values.kai | default dict }}
 {{- $read := dict }}
-{{- $map := $kai.configMap | default dict }}
+{{- $map := .Values.kai.configMap }}
 {{- if or $map.namespace $map.name }}
 {{-   if not (and $map.namespace $map.name) }}
 {{-     fail "kai.configMap must have both namespace and name, or neither" }}
 {{-   end }}
 {{-   $_ := set $read "configMap" (dict "namespace" $map.namespace "name" $map.name "key" ($map.key | default "config.yaml")) }}
 {{- end }}
-{{- if $kai.shards }}
+{{- if .Values.kai.shards }}
 {{-   $_ := set $read "shards" true }}
 {{- end }}
 {{- toJson $read }}
@@ -517,9 +493,9 @@ The kinds that are paused and that Kubernetes itself doesn't have, as rules with
 {{- end }}
 {{- end }}
 
-{{- /* An answer Deny, Audit or Off. YAML reads a bare Off as false. An upgrade that reuses the values of an older chart has none. */}}
+{{- /* An answer Deny, Audit or Off. YAML reads a bare Off as false. Takes the value. */}}
 {{- define "tenure.answer" -}}
-{{- kindIs "bool" (first .) | ternary "Off" (first . | default (last .)) }}
+{{- kindIs "bool" . | ternary "Off" . }}
 {{- end }}
 
 {{- /*
@@ -538,17 +514,17 @@ select everything. Takes the map.
 
 {{- /* The values of the tenancy as JSON. */}}
 {{- define "tenure.tenancy" -}}
-{{- $tenancy := .Values.tenancy | default dict }}
-{{- $access := $tenancy.queueAccess | default dict }}
+{{- $tenancy := .Values.tenancy }}
+{{- $access := $tenancy.queueAccess }}
 {{- $required := include "tenure.setFields" $tenancy.requireQueue | fromJson }}
 {{- dict
   "trustedWriters" ($tenancy.trustedWriters | default list)
   "requireQueue" $required
   "namespaces" (include "tenure.setFields" $tenancy.namespaces | fromJson | default $required)
   "defaultQueue" (include "tenure.setFields" $tenancy.defaultQueue | fromJson)
-  "ownerReferences" (include "tenure.answer" (list $tenancy.ownerReferences "Deny"))
+  "ownerReferences" (include "tenure.answer" $tenancy.ownerReferences)
   "queueAccess" (dict
-    "mode" (include "tenure.answer" (list $access.mode "Off"))
+    "mode" (include "tenure.answer" $access.mode)
     "podGroupWriters" ($access.podGroupWriters | default list)
     "grants" ($access.grants | default list))
   | toJson }}
@@ -699,9 +675,9 @@ The flags of the keeper, as "tenure.args" takes them.
 {{- $elects := not $keeper.dryRun }}
 {{- /* the last two are T9k's names of the first two */}}
 {{- $flags := list
-  (list "admin-listen" (printf ":%v" ($keeper.adminPort | default 8080)) "keeper.adminPort")
-  (list "admin-tls-cert-file" (include "tenure.monitoring.certificate" . | empty | ternary "" "/admin-certs/tls.crt") "monitoring.tls.secretName")
-  (list "admin-tls-key-file" (include "tenure.monitoring.certificate" . | empty | ternary "" "/admin-certs/tls.key") "monitoring.tls.secretName")
+  (list "admin-listen" (printf ":%v" $keeper.adminPort) "keeper.adminPort")
+  (list "admin-tls-cert-file" (.Values.monitoring.tls.secretName | empty | ternary "" "/admin-certs/tls.crt") "monitoring.tls.secretName")
+  (list "admin-tls-key-file" (.Values.monitoring.tls.secretName | empty | ternary "" "/admin-certs/tls.key") "monitoring.tls.secretName")
   (list "t9k-system-namespace" .Values.t9k.systemNamespace "t9k.systemNamespace")
   (list "runai-queue-version" (include "tenure.runaiQueueVersion" .) "queueVersion")
   (list "priority-class-threshold" $keeper.priorityClassThreshold "keeper.priorityClassThreshold")
@@ -715,7 +691,7 @@ The flags of the keeper, as "tenure.args" takes them.
   (list "burst" $keeper.burst "keeper.burst")
   (list "dry-run" $keeper.dryRun "keeper.dryRun")
   (list "config" "/config/tenure.yaml" "the values that docs/configuration.md names")
-  (list "usage-config-map" (ternary (include "tenure.usage.name" .) "" (eq (include "tenure.isOn" (list . "usage")) "true")) "usage")
+  (list "usage-config-map" (.Values.usage.enabled | empty | ternary "" (include "tenure.usage.name" .)) "usage")
   (list "leader-elect" (toString $elects))
   (list "leader-elect-lease-duration" (ternary $keeper.leaderElection.leaseDuration "" $elects) "keeper.leaderElection.leaseDuration")
   (list "leader-elect-renew-deadline" (ternary $keeper.leaderElection.renewDeadline "" $elects) "keeper.leaderElection.renewDeadline")
@@ -808,13 +784,13 @@ strategy:
 {{- /* Refuses ports that two programs, or one of them twice, would take on one node. Takes $. */}}
 {{- define "tenure.checkPorts" -}}
 {{- $webhook := .Values.webhook }}
-{{- $admin := $webhook.adminPort | default 8080 | int64 }}
-{{- $ofKeeper := .Values.keeper.adminPort | default 8080 | int64 }}
-{{- if eq ($webhook.port | default 9443 | int64) $admin }}
+{{- $admin := $webhook.adminPort | int64 }}
+{{- $ofKeeper := .Values.keeper.adminPort | int64 }}
+{{- if eq ($webhook.port | int64) $admin }}
 {{-   fail (printf "webhook.port and webhook.adminPort must differ: both are %d" $admin) }}
 {{- end }}
 {{- if and $webhook.hostNetwork .Values.keeper.hostNetwork (include "tenure.hasKeeper" .) }}
-{{-   range $name, $port := dict "webhook.adminPort" $admin "webhook.port" ($webhook.port | default 9443 | int64) }}
+{{-   range $name, $port := dict "webhook.adminPort" $admin "webhook.port" ($webhook.port | int64) }}
 {{-     if eq $port $ofKeeper }}
 {{-       fail (printf "%s and keeper.adminPort must differ with hostNetwork, or no node has room for both programs: both are %d" $name $port) }}
 {{-     end }}
@@ -824,8 +800,8 @@ strategy:
 
 {{- /* Refuses lifetimes with which the webhook wouldn't start. Takes webhook.certificate.selfManaged. */}}
 {{- define "tenure.checkLifetimes" -}}
-{{- $leaf := .validity | default "2160h" }}
-{{- $authority := .caValidity | default "8760h" }}
+{{- $leaf := .validity }}
+{{- $authority := .caValidity }}
 {{- if lt (include "tenure.milliseconds" $leaf | int64) 3000 }}
 {{-   fail (printf "webhook.certificate.selfManaged.validity must be at least 3s: it is %s" $leaf) }}
 {{- end }}
@@ -858,15 +834,9 @@ spec:
       {{- include "tenure.selectorLabels" . | nindent 6 }}
 {{- end }}
 
-{{- define "tenure.containerSecurityContext" -}}
-{{- $own := .Values.containerSecurityContext }}
-{{- kindIs "invalid" $own | ternary (dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "readOnlyRootFilesystem" true) $own | toYaml }}
-{{- end }}
-
-{{- /* The security context of a pod. An upgrade that reuses the values of an older chart has none. */}}
+{{- /* The security context of a pod. */}}
 {{- define "tenure.podSecurityContext" -}}
-{{- $own := .Values.podSecurityContext }}
-{{- with kindIs "invalid" $own | ternary (dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault")) $own }}
+{{- with .Values.podSecurityContext }}
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -875,7 +845,7 @@ securityContext:
 {{- /* Takes (list $ component). */}}
 {{- define "tenure.probes" -}}
 {{- $values := get (first .).Values (last .) }}
-{{- $over := include "tenure.monitoring.certificate" (first .) | empty | ternary dict (dict "scheme" "HTTPS") }}
+{{- $over := (first .).Values.monitoring.tls.secretName | empty | ternary dict (dict "scheme" "HTTPS") }}
 {{- $live := dict "httpGet" (merge (dict "path" "/livez" "port" "admin") $over) }}
 {{- $ready := dict "httpGet" (merge (dict "path" "/readyz" "port" "admin") $over) "periodSeconds" 5 -}}
 livenessProbe:
@@ -940,15 +910,15 @@ The flags for certificates that the webhook makes by itself, as JSON: a list as 
 {{- $flags := list }}
 {{- if eq .Values.webhook.certificate.mode "selfManaged" }}
 {{-   $configured := include "tenure.webhook.configured" . | fromJson }}
-{{-   $own := .Values.webhook.certificate.selfManaged | default dict }}
+{{-   $own := .Values.webhook.certificate.selfManaged }}
 {{-   include "tenure.checkLifetimes" $own }}
 {{-   $flags = list
   (list "self-managed-secret" (include "tenure.webhook.secretName" .))
   (list "self-managed-namespace" (include "tenure.namespace" .))
   (list "self-managed-lease" (include "tenure.webhook.name" .))
   (list "self-managed-config-map" (include "tenure.webhook.caConfigMap" .))
-  (list "self-managed-validity" ($own.validity | default "2160h") "webhook.certificate.selfManaged.validity")
-  (list "self-managed-ca-validity" ($own.caValidity | default "8760h") "webhook.certificate.selfManaged.caValidity")
+  (list "self-managed-validity" $own.validity "webhook.certificate.selfManaged.validity")
+  (list "self-managed-ca-validity" $own.caValidity "webhook.certificate.selfManaged.caValidity")
   (list "webhook-hosts" (include "tenure.webhook.host" .))
   (list "validating-configurations" (join "," $configured.validating))
   (list "mutating-configurations" (join "," $configured.mutating))
@@ -981,13 +951,10 @@ caBundle: {{ . }}
 {{- end }}
 {{- end }}
 
-{{- /*
-"true" if Helm installs a definition of queues, else "". An upgrade that reuses the values of an older chart has no
-crds.install. Takes (list $ family).
-*/}}
+{{- /* "true" if Helm installs a definition of queues, else "". Takes (list $ family). */}}
 {{- define "tenure.installsCRD" -}}
 {{- $crds := (first .).Values.crds }}
-{{- if and (ne (toString $crds.install) "false") (get $crds (last .)) }}true{{ end }}
+{{- if and $crds.install (get $crds (last .)) }}true{{ end }}
 {{- end }}
 
 {{- /*
@@ -1023,8 +990,7 @@ empty where there is no definition yet, or no cluster to ask.
 
 {{- /*
 "true" if Tenure's definition of queues of the run.ai family serves v2 beside v3alpha1, and the webhook converts, else "". By
-itself it does so only where the cluster does already: kubectl prefers v2, which lacks Tenure's fields. An upgrade that reuses
-the values of an older chart has no crds.serveV2.
+itself it does so only where the cluster does already: kubectl prefers v2, which lacks Tenure's fields.
 */}}
 {{- define "tenure.servesV2" -}}
 {{- $asked := toString .Values.crds.serveV2 }}
@@ -1055,7 +1021,7 @@ The version in which queues of the run.ai family are read: Tenure's, or that of 
 other.
 */}}
 {{- define "tenure.runaiQueueVersion" -}}
-{{- $version := .Values.queueVersion | default "auto" }}
+{{- $version := .Values.queueVersion }}
 {{- eq $version "auto" | ternary (include "tenure.isOurCRD" . | empty | ternary "v2" "v3alpha1") $version }}
 {{- end }}
 

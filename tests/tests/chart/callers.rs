@@ -107,10 +107,6 @@ async fn network_policy_admits_the_control_plane_and_metrics_and_must_not_admit_
         let pods = &find(&objects, "Deployment", "test-tenure-keeper")["spec"]["selector"];
         assert_eq!(&policy["podSelector"], pods);
     }
-    // of an older chart
-    for values in [json!({}), json!({"webhook": {"networkPolicy": null}, "keeper": {"networkPolicy": null}})]
-    {
-        let objects = render("test", &values).await;
-        assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"), "{values}");
-    }
+    let objects = render("test", &json!({})).await;
+    assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"));
 }

@@ -155,9 +155,6 @@ async fn who_installs_the_definitions_and_which_version_is_read_are_two_things()
         (json!({"crds": {"runai": false}, "queueVersion": "v3alpha1"}), 1, "v3alpha1", false),
         (json!({"crds": {"install": false}, "queueVersion": "v2"}), 0, "v2", true),
         (json!({"crds": {"install": false, "runai": false}}), 0, "v2", false),
-        // those of an older chart that are reused
-        (json!({"crds": {"install": null, "serveV2": null}, "queueVersion": null}), 2, "v3alpha1", false),
-        (json!({"crds": {"install": null, "runai": false}, "queueVersion": null}), 1, "v2", false),
     ] {
         let objects = render("test", &values).await;
         assert_eq!(

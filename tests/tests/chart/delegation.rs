@@ -18,10 +18,8 @@ fn delegation(values: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn delegation_is_off_by_default_and_where_values_of_an_older_chart_are_reused() {
-    for values in
-        [json!({}), json!({"delegation": null}), delegation(&json!({"enabled": false, "bounds": null}))]
-    {
+async fn delegation_is_off_by_default() {
+    for values in [json!({}), delegation(&json!({"enabled": false, "bounds": null}))] {
         let objects = render("test", &values).await;
         assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&9), Some(&9)));
         assert_eq!(config(&values).await.get("delegation"), None);
@@ -78,10 +76,8 @@ async fn policy_of_the_delegation_names_each_queue_of_the_values_once() {
         json!("object.metadata.name in [\"bounded\",\"granted\",\"shared\",\"two-days\"]").to_string();
     let validations = named(values).await;
     assert!(validations.contains(expected.trim_matches('"')), "{validations}");
-    for values in [json!({}), json!({"tenancy": null, "kueue": null})] {
-        let validations = named(values).await;
-        assert!(!validations.contains("values of the chart"), "{validations}");
-    }
+    let validations = named(json!({})).await;
+    assert!(!validations.contains("values of the chart"), "{validations}");
 }
 
 #[tokio::test]

@@ -40,11 +40,8 @@ async fn the_levels_are_values_and_all_of_it_can_be_turned_off() {
         assert_eq!(spec["priorityLevelConfiguration"]["name"], json!(level));
         assert_eq!(spec["rules"][0]["subjects"], json!([subject("theirs", "other")]));
     }
-    // as in an upgrade that reuses the values of an older chart
-    for off in [json!({"enabled": false}), Value::Null] {
-        let objects = render("test", &json!({"flowControl": off})).await;
-        assert_eq!(kinds(&objects).get("FlowSchema"), None);
-    }
+    let objects = render("test", &json!({"flowControl": {"enabled": false}})).await;
+    assert_eq!(kinds(&objects).get("FlowSchema"), None);
     assert_refused(&[
         (json!({"flowControl": {"priorityLevel": ""}}), "'/flowControl/priorityLevel'"),
         (json!({"flowControl": {"level": "x"}}), "'/flowControl': additional properties 'level' not allowed"),

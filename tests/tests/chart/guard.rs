@@ -143,9 +143,6 @@ async fn values_of_the_extender_become_flags() {
             &["--scheduler-extender", ca, "--wake-up=false"],
         ),
         (json!({"enabled": false, "wakeUp": false, "allowAnonymous": true}), &[]),
-        // of an older chart that had no such value
-        (json!({"enabled": true, "clientCA": PEM, "wakeUp": null}), &["--scheduler-extender", ca]),
-        (Value::Null, &[]),
     ] {
         let objects = render("test", &json!({"schedulerExtender": values})).await;
         let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
@@ -156,11 +153,8 @@ async fn values_of_the_extender_become_flags() {
 }
 
 #[tokio::test]
-async fn guard_is_off_or_configured_in_full_where_values_of_an_older_chart_are_reused() {
-    assert_eq!(config(&json!({"guard": null})).await.get("guard"), None);
+async fn a_scheduler_of_the_guard_is_one_account_and_named_once() {
     assert_refused(&[
-        (guarding(&json!({"failurePolicy": null})), "guard.failurePolicy must be set"),
-        (guarding(&json!({"exemptNamespaces": null})), "--reset-then-reuse-values"),
         (
             guarding(&json!({"schedulers": ["a", {"name": "system:serviceaccount:kai-scheduler"}]})),
             "guard.schedulers[1]: \"system:serviceaccount:kai-scheduler\" is no service account: give each scheduler",

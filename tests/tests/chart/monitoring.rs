@@ -84,15 +84,13 @@ fn all_of(kind: &str) -> Value {
 const KINDS: [&str; 2] = ["PodMonitor", "ServiceMonitor"];
 
 #[tokio::test]
-async fn nothing_for_prometheus_is_there_by_default_nor_with_values_of_an_older_chart() {
-    for values in [json!({}), json!({"monitoring": null})] {
-        let objects = render("test", &values).await;
-        let found = kinds(&objects);
-        for kind in ["PodMonitor", "ServiceMonitor", "PrometheusRule"] {
-            assert_eq!(found.get(kind), None);
-        }
-        assert_eq!((found["Service"], found["ConfigMap"]), (1, 2));
+async fn nothing_for_prometheus_is_there_by_default() {
+    let objects = render("test", &json!({})).await;
+    let found = kinds(&objects);
+    for kind in ["PodMonitor", "ServiceMonitor", "PrometheusRule"] {
+        assert_eq!(found.get(kind), None);
     }
+    assert_eq!((found["Service"], found["ConfigMap"]), (1, 2));
 }
 
 #[tokio::test]

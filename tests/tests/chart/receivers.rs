@@ -28,7 +28,6 @@ async fn there_are_none_by_default() {
     let objects = render("test", &json!({})).await;
     assert_eq!(config(&json!({})).await["receivers"], Value::Null);
     assert_eq!(named(keeper_pod(&objects), "/volumes"), None);
-    // values of an older chart
     assert_eq!(config(&values(&Value::Null)).await["receivers"], Value::Null);
 }
 

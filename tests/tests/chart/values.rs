@@ -9,11 +9,16 @@ use tenure_testbed::Output;
 
 use crate::{CHART, keeper::rollout, render, template};
 
-/// As in an upgrade that reuses the values of an older chart.
+/// As in an upgrade that reuses the values of a chart without them.
 #[tokio::test]
-async fn a_chart_without_values_for_floors_and_start_times_renders_the_defaults() {
-    let config = config(&json!({"floors": null, "startTime": null})).await;
-    assert_eq!(config, json!({"trustedWriters": [KEEPER]}));
+async fn a_section_or_a_switch_that_is_missing_is_refused_by_its_name() {
+    assert_refused(&[
+        (json!({"floors": null, "startTime": null}), "missing properties 'floors', 'startTime'"),
+        (json!({"webhook": {"owners": null}}), "'/webhook': missing property 'owners'"),
+        (json!({"kueue": {"enabled": null}}), "'/kueue': missing property 'enabled'"),
+        (json!({"guard": {"failurePolicy": null}}), "'/guard': missing property 'failurePolicy'"),
+    ])
+    .await;
 }
 
 /// The configuration file with these values.

@@ -40,7 +40,8 @@ const LINES: usize = 100;
 const WITH_MESSAGES: [&str; 2] = ["troubleshooting.md", "upgrade.md"];
 
 /// Messages of Kubernetes and Helm, and one of a policy that the chart puts together.
-const OF_OTHERS: [&str; 10] = [
+const OF_OTHERS: [&str; 11] = [
+    "missing property",
     "conflict with \"kubectl\"",
     "failed calling webhook \"runai-queues.tenure.dev\"",
     "x509: certificate signed by unknown authority",

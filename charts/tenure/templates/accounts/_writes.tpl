@@ -92,7 +92,7 @@ also: a condition of CEL that an update must meet.
   own: true
   verbs: [create, get, update, patch]
   fields: [[spec]]
-{{- if include "tenure.isOn" (list . "usage") }}
+{{- if .Values.usage.enabled }}
 - apiGroups: [""]
   resources: [configmaps]
   names: [{{ include "tenure.usage.name" . }}]
@@ -106,7 +106,7 @@ also: a condition of CEL that an update must meet.
 
 {{- /* The questions of both servers, who reads the metrics and may this user. */}}
 {{- define "tenure.writes.reviews" -}}
-{{- if include "tenure.monitoring.certificate" . }}
+{{- if .Values.monitoring.tls.secretName }}
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]

@@ -1,24 +1,6 @@
-{{- /*
-The values for Prometheus and Grafana as JSON. An upgrade that reuses the values of an older chart has none: nothing is on.
-*/}}
-{{- define "tenure.monitoring" -}}
-{{- $values := dict
-  "service" (dict "enabled" false "annotations" dict)
-  "tls" (dict "secretName" "")
-  "monitor" (dict "enabled" false "kind" "PodMonitor" "labels" dict)
-  "rules" (dict "enabled" false "labels" dict "alertLabels" dict "disabled" list "runbookBaseURL" "")
-  "dashboard" (dict "enabled" false "labels" dict) }}
-{{- mergeOverwrite $values (deepCopy (.Values.monitoring | default dict)) | toJson }}
-{{- end }}
-
-{{- /* The Secret with the certificate of the admin ports. Empty: they serve plain HTTP. */}}
-{{- define "tenure.monitoring.certificate" -}}
-{{- (include "tenure.monitoring" . | fromJson).tls.secretName }}
-{{- end }}
-
-{{- /* The volume of that certificate, and where it is mounted. */}}
+{{- /* The volume of the certificate of the admin ports, and where it is mounted. */}}
 {{- define "tenure.monitoring.volume" -}}
-{{- with include "tenure.monitoring.certificate" . -}}
+{{- with .Values.monitoring.tls.secretName -}}
 - name: admin-certs
   secret:
     secretName: {{ . | quote }}
@@ -26,7 +8,7 @@ The values for Prometheus and Grafana as JSON. An upgrade that reuses the values
 {{- end }}
 {{- end }}
 {{- define "tenure.monitoring.volumeMount" -}}
-{{- if include "tenure.monitoring.certificate" . -}}
+{{- if .Values.monitoring.tls.secretName -}}
 - name: admin-certs
   mountPath: /admin-certs
   readOnly: true
@@ -35,7 +17,7 @@ The values for Prometheus and Grafana as JSON. An upgrade that reuses the values
 
 {{- /* Labels of an object for Prometheus or Grafana: those of the values come first. Takes (list $ labels). */}}
 {{- define "tenure.monitoring.labels" -}}
-{{- merge (deepCopy (last .)) (include "tenure.labels" (list (first .) "monitoring") | fromYaml) | toYaml }}
+{{- merge (deepCopy (last . | default dict)) (include "tenure.labels" (list (first .) "monitoring") | fromYaml) | toYaml }}
 {{- end }}
 
 {{- /*
@@ -56,7 +38,7 @@ alerts about keepers. Takes (list $ rules).
 {{-       with $rules.runbookBaseURL }}
 {{-         $_ := set $rule.annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" .) $rule.alert) }}
 {{-       end }}
-{{-       $kept = append $kept (set $rule "labels" (merge (deepCopy $rules.alertLabels) $rule.labels)) }}
+{{-       $kept = append $kept (set $rule "labels" (merge (deepCopy ($rules.alertLabels | default dict)) $rule.labels)) }}
 {{-     end }}
 {{-   end }}
 {{-   if and $kept (or (ne $group.name "tenure-keeper") (include "tenure.hasKeeper" $root)) }}
