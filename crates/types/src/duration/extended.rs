@@ -138,11 +138,10 @@ impl Serialize for ExtendedDuration {
     }
 }
 
-/// Reads the printed form, or ISO 8601, which earlier versions wrote.
+/// Reads the printed form.
 impl<'de> Deserialize<'de> for ExtendedDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().or_else(|error| text.parse().map(Self::of).map_err(|_| D::Error::custom(error)))
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -110,11 +110,10 @@ fn a_duration_that_was_computed_is_printed_in_one_form() {
 }
 
 #[test]
-fn a_duration_in_json_is_read_as_it_is_printed_and_as_versions_before_have_written_it() {
+fn a_duration_in_json_is_read_as_it_is_printed() {
     let read = |text: &str| serde_json::from_str::<ExtendedDuration>(text).map(|of| of.to_string()).ok();
     assert_eq!(read("\"90m\"").as_deref(), Some("90m"));
-    assert_eq!(read("\"PT5M\"").as_deref(), Some("5m"));
-    assert_eq!(read("\"soon\""), None);
+    assert_eq!((read("\"PT5M\""), read("\"soon\"")), (None, None));
     assert_eq!(serde_json::to_string(&"90m".parse::<ExtendedDuration>().unwrap()).unwrap(), "\"90m\"");
 }
 
