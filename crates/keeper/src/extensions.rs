@@ -6,10 +6,7 @@
 mod open;
 mod target;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -48,9 +45,6 @@ const NO_POD: &str = "Waits until one of its pods runs in a queue: until then no
 /// The most characters of `status.message` that the definition of the kind allows.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// The time between two counts of the pending extensions.
-const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
-
 /// The controller of Extensions.
 pub struct ExtensionController {
     pub handles: Arc<Handles>,
@@ -61,23 +55,15 @@ pub struct ExtensionController {
 impl ExtensionController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        let lost = || {
-            self.handles.extensions.queue.reset();
-            self.handles.metrics.pending_extensions.set(0);
-        };
+        let lost = || self.handles.extensions.queue.reset();
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
-    /// Handles open extensions until `shutdown`, and counts the pending ones each second.
+    /// Handles open extensions until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let (queue, gate) = (&self.handles.extensions.queue, Some(&self.handles.gate));
         let run = WorkLoop { queue, gate, end: shutdown, drains: false };
-        let count = || {
-            let pending = self.handles.extensions.pending().try_into().unwrap_or(i64::MAX);
-            self.handles.metrics.pending_extensions.set(pending);
-        };
-        let later = async || tokio::time::sleep(BETWEEN_COUNTS).await;
-        run.work(count, later, async |lease| self.handle(lease).await).await;
+        run.work(|| {}, std::future::pending::<()>, async |lease| self.handle(lease).await).await;
     }
 
     /// Handles one extension, and returns it to the queue for a later check. A failure is tried

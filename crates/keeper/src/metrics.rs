@@ -52,16 +52,12 @@ pub struct Metrics {
     pub events: Counters<1>,
     /// States that the keeper has given Extensions, by state.
     pub extensions: Counters<1>,
-    /// Extensions that wait for a decision.
-    pub pending_extensions: Gauge,
     /// Messages, by receiver and [`MessageResult`].
     pub messages: Counters<2>,
     /// Messages that wait to be sent, by receiver.
     waiting_messages: Family<[(&'static str, String); 1], Gauge>,
     /// The notices that were begun and are not yet done.
     pub in_flight: Arc<AtomicUsize>,
-    /// The events that wait to be written.
-    pub waiting_events: Arc<AtomicUsize>,
     /// The workloads of each queue, as they were last counted. Empty: another keeper leads.
     pub workloads: Arc<Mutex<Vec<(String, WorkloadCounts)>>>,
 }
@@ -110,13 +106,11 @@ impl Metrics {
         let help =
             "States that the keeper has given Extensions, by state: Granted is what it grants by itself";
         let extensions = Counters::register(registry, "extensions", help, ["state"]);
-        let help = "Extensions that wait for a decision, as the leader sees them";
-        let pending_extensions = registered(registry, "pending_extensions", help, Gauge::default());
         let help = "Messages by receiver and result: all but Sent are lost";
         let messages = Counters::register(registry, "messages", help, ["receiver", "result"]);
         let help = "Messages that wait to be sent, by receiver";
         let waiting_messages = registered(registry, "waiting_messages", help, Family::default());
-        let (in_flight, waiting_events, workloads) = Default::default();
+        let (in_flight, workloads) = Default::default();
         Self {
             queues,
             stamps,
@@ -126,11 +120,9 @@ impl Metrics {
             shortened,
             events,
             extensions,
-            pending_extensions,
             messages,
             waiting_messages,
             in_flight,
-            waiting_events,
             workloads,
         }
     }
@@ -214,14 +206,17 @@ mod tests {
         queue_status::QueueReport,
         usage::UsageResources,
     };
-    use tenure_service::{clock::ServerClock, freshness::Freshness, leadership::Leadership};
+    use tenure_service::{clock::ServerClock, config::Current, freshness::Freshness, leadership::Leadership};
     use tenure_types::{extension::ExtensionState, tensorstack::v1beta1};
 
     use super::{
         EventResult, ExpiryResult, MessageResult, Metrics, MetricsSources, Registry, StampResult,
         StatusResult, WorkloadCounts, label,
     };
-    use crate::{cluster::ClusterState, config::settings, ledger::UsageBook};
+    use crate::{
+        cluster::ClusterState, config::settings, events::EventQueue, extensions::OpenExtensions,
+        ledger::UsageBook, messages::Messages,
+    };
 
     /// All series but for the buckets of histograms.
     fn series(registry: &Registry) -> Vec<String> {
@@ -258,7 +253,6 @@ mod tests {
         metrics.shortened.inc();
         metrics.events.inc([&label(EventResult::Written)]);
         metrics.extensions.inc([ExtensionState::Granted.name()]);
-        metrics.pending_extensions.set(2);
         metrics.receiver("ops");
         metrics.messages.add(["ops", &label(MessageResult::Dropped)], 3);
         metrics.waiting_messages("ops", 4);
@@ -281,7 +275,6 @@ mod tests {
             r#"messages_total{receiver="ops",result="Failed"} 0"#,
             r#"messages_total{receiver="ops",result="Refused"} 0"#,
             r#"messages_total{receiver="ops",result="Sent"} 0"#,
-            "pending_extensions 2",
             "pod_time_to_ready_seconds_count 1",
             "pod_time_to_ready_seconds_sum 2.5",
             r#"pods_ready_evictions_total{family="run.ai",queue="demo",cause="WaitForStart"} 1"#,
@@ -303,7 +296,10 @@ mod tests {
     fn register(registry: &mut Registry, cluster: &ClusterState, metrics: &Metrics, usage: UsageBook) {
         let (cluster, metrics, lead) = (cluster.clone(), metrics.clone(), Leadership::always());
         let clock = ServerClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-        let state = MetricsSources { cluster, clock, lead, metrics, usage };
+        let messages = Messages::new(Current::default(), clock.clone(), metrics.clone());
+        let events = EventQueue::new(metrics.clone(), cluster.outbox.clone(), messages);
+        let extensions = OpenExtensions::default();
+        let state = MetricsSources { cluster, clock, lead, metrics, usage, events, extensions };
         registry.register_collector(Box::new(state));
     }
 
@@ -339,6 +335,7 @@ mod tests {
             "configured_queues_missing 0.0",
             "leader 1.0",
             "paused_owners 0.0",
+            "pending_extensions 0.0",
             "pending_writes 0.0",
             "pods_expiring_soon 0.0",
             "pods_under_ceiling 0.0",
@@ -377,6 +374,7 @@ mod tests {
             "leader 1.0",
             "next_expiry_timestamp_seconds 1767222000.0",
             "paused_owners 1.0",
+            "pending_extensions 0.0",
             "pending_writes 5.0",
             "pods_expiring_soon 3.0",
             "pods_under_ceiling 4.0",

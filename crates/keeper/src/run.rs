@@ -80,14 +80,15 @@ impl Args {
         let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
         let to_configure = Arc::clone(&handles);
         let configured = reload.follow(move |config| configure(&to_configure, config));
-        let Handles { clock, metrics, usage, .. } = &*handles;
-        let (clock, metrics, usage) = (clock.clone(), metrics.clone(), usage.clone());
+        let Handles { clock, metrics, usage, events, extensions, .. } = &*handles;
         registry.register_collector(Box::new(MetricsSources {
             cluster: cluster.clone(),
-            clock,
+            clock: clock.clone(),
             lead,
-            metrics,
-            usage,
+            metrics: metrics.clone(),
+            usage: usage.clone(),
+            events: events.clone(),
+            extensions: extensions.clone(),
         }));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page, handles.client.clone()).await?;
         let followed = self.follow(&handles, &readiness);

@@ -4,12 +4,7 @@
 //! turns, so that a namespace whose events fail delays no other. A lost event is owed again if the
 //! outbox can build it from a journal.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -215,9 +210,7 @@ impl EventQueue {
 
     /// Adds or replaces an event, and logs the event that the full queue drops for it.
     fn insert(&self, event: QueuedEvent) {
-        let dropped = self.work.push(event);
-        self.count();
-        if let Some(event) = dropped {
+        if let Some(event) = self.work.push(event) {
             self.metrics.events.inc([&label(EventResult::Dropped)]);
             event.record.complain("too many events wait");
             // after a deletion, nothing is left to repair the event by
@@ -244,7 +237,6 @@ impl EventQueue {
     pub fn leave(&self) {
         let waiting = self.work.clear();
         *self.outcomes.lock() = RecentCalls::default();
-        self.count();
         for event in waiting.iter().filter(|event| event.record.action == DELETING) {
             let left = Mutex::new(event.left_since().or_else(|| Some(Instant::now())));
             self.work.push(QueuedEvent { left, ..queued(event.record.clone()) });
@@ -256,11 +248,6 @@ impl EventQueue {
     pub fn release_left(&self, event: &QueuedEvent) {
         *event.left.lock() = None;
         self.messages.add(&event.record);
-    }
-
-    /// Sets the number of waiting events in the metrics.
-    pub fn count(&self) {
-        self.metrics.waiting_events.store(self.work.waiting(), Relaxed);
     }
 
     /// Ends a try to write an event. The event is done, tried again, or lost.
@@ -289,7 +276,6 @@ impl EventQueue {
                 event.record.complain(&with_causes(error));
             }
         }
-        self.count();
     }
 
     /// Notes that an event of a namespace was written. A wait for the next one is worth it again.

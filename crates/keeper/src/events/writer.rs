@@ -80,7 +80,6 @@ impl EventWriter {
     async fn write(&self, event: Lease<QueuedEvent>) {
         let Handles { events, objects, .. } = &*self.handles;
         let begun = self.handles.now();
-        events.count();
         self.limit.until_ready().await;
         if let Some(left) = event.work.left_since() {
             match event.watch(is_deleted(objects, &event.work.record)).await {

@@ -5,11 +5,16 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use tenure_index::{CeilingOptions, SeenRun};
 use tenure_policy::usage::{PodRun, SeenAt};
-use tenure_service::{clock::ServerClock, leadership::Leadership};
+use tenure_service::{clock::ServerClock, config::Current, leadership::Leadership};
 use tenure_types::{projection::Pod, room::RunRequests, tensorstack::v1beta1, usage_record::UsageRecord};
 
 use super::*;
-use crate::metrics::{Metrics, MetricsSources};
+use crate::{
+    events::EventQueue,
+    extensions::OpenExtensions,
+    messages::Messages,
+    metrics::{Metrics, MetricsSources},
+};
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -129,7 +134,11 @@ fn shown(usage: UsageBook, cluster: ClusterState) -> Vec<String> {
     let mut registry = Registry::with_prefix("tenure_keeper");
     let metrics = Metrics::register(&mut Registry::default());
     let (clock, lead) = (ServerClock::default(), Leadership::always());
-    registry.register_collector(Box::new(MetricsSources { cluster, clock, lead, metrics, usage }));
+    let messages = Messages::new(Current::default(), clock.clone(), metrics.clone());
+    let events = EventQueue::new(metrics.clone(), cluster.outbox.clone(), messages);
+    let extensions = OpenExtensions::default();
+    let sources = MetricsSources { cluster, clock, lead, metrics, usage, events, extensions };
+    registry.register_collector(Box::new(sources));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     text.lines().filter(|line| line.contains("usage")).map(str::to_owned).collect()

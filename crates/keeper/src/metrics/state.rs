@@ -1,4 +1,4 @@
-//! Metrics that are computed from the index and the ledger of usage when they are read.
+//! Metrics that are computed from the index, the ledger of usage and the queues when they are read.
 //!
 //! The registry calls the [`MetricsSources`] for each page of metrics. Every replica shows its own index,
 //! but only the leader shows workloads and usage.
@@ -15,7 +15,7 @@ use tenure_policy::{expiry::Family, queue_status::WorkloadCounts};
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use super::{Metrics, SOON};
-use crate::{cluster::ClusterState, ledger::UsageBook};
+use crate::{cluster::ClusterState, events::EventQueue, extensions::OpenExtensions, ledger::UsageBook};
 
 /// The sources of the computed metrics.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct MetricsSources {
     pub lead: Leadership,
     pub metrics: Metrics,
     pub usage: UsageBook,
+    pub events: EventQueue,
+    pub extensions: OpenExtensions,
 }
 
 impl Collector for MetricsSources {
@@ -33,8 +35,10 @@ impl Collector for MetricsSources {
         self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
         let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
         let (counts, next) = self.cluster.with(|index| (index.counts(now, soon), index.next_expiry()));
-        let Metrics { in_flight, waiting_events, .. } = &self.metrics;
-        let in_flight = in_flight.load(Relaxed).saturating_add(waiting_events.load(Relaxed));
+        let leads = self.lead.holds();
+        let of_leader = |number: usize| if leads { number } else { 0 };
+        let waiting_events = of_leader(self.events.work.waiting());
+        let in_flight = self.metrics.in_flight.load(Relaxed).saturating_add(waiting_events);
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
@@ -46,6 +50,8 @@ impl Collector for MetricsSources {
             "Pods that are to end, notices that are not yet written, and events that wait to be written";
         let pending = counts.overdue.saturating_add(counts.unready).saturating_add(in_flight);
         gauge("pending_writes", help, count(pending))?;
+        let help = "Extensions that wait for a decision, as the leader sees them";
+        gauge("pending_extensions", help, count(of_leader(self.extensions.pending())))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(counts.returning))?;
         let help = "Owners that stay paused until a person resumes them";
         gauge("paused_owners", help, count(counts.staying_paused))?;
@@ -54,7 +60,7 @@ impl Collector for MetricsSources {
         let missing = |family| self.cluster.with(|index| index.queues(family).missing_configured());
         let help = "Queues that the configuration names and that don't exist: such values have no effect";
         gauge("configured_queues_missing", help, count(Family::ALL.into_iter().map(missing).sum()))?;
-        gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
+        gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(leads)))?;
         let help = "When the next pod expires, or the first waiting pod expired, in seconds since the epoch; absent if no pod expires";
         next.map_or(Ok(()), |next| {
             gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
