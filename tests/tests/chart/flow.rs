@@ -27,15 +27,15 @@ async fn requests_of_keeper_and_webhook_and_their_leases_have_levels_of_their_ow
 }
 
 #[tokio::test]
-async fn the_levels_are_values_and_all_of_it_can_be_turned_off() {
+async fn the_level_of_all_but_leases_is_a_value_and_all_of_it_can_be_turned_off() {
     let values = json!({
-        "flowControl": {"priorityLevel": "mine", "leasePriorityLevel": "system"},
+        "flowControl": {"priorityLevel": "mine"},
         "keeper": {"enabled": false},
         "webhook": {"serviceAccount": {"create": false, "name": "theirs"}},
         "namespaceOverride": "other",
     });
     let objects = render("test", &values).await;
-    for (name, level) in [(NAME, "mine"), ("test-tenure-leases", "system")] {
+    for (name, level) in [(NAME, "mine"), ("test-tenure-leases", "leader-election")] {
         let spec = &find(&objects, "FlowSchema", name)["spec"];
         assert_eq!(spec["priorityLevelConfiguration"]["name"], json!(level));
         assert_eq!(spec["rules"][0]["subjects"], json!([subject("theirs", "other")]));
