@@ -222,9 +222,6 @@ impl PlacementIndex {
             return;
         }
         let mut placed = PodRecord::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
-        // a pod that was created with its node may show its binding later, which renews no floor
-        let known = self.reader.places.get(uid).and_then(|known| known.scheduled);
-        placed.scheduled = placed.scheduled.map(|shown| known.map_or(shown, |known| known.min(shown)));
         // the API server takes any text: a longer one names no scheduler, and would only take
         // memory
         let scheduler = pod.spec.scheduler_name.as_deref().filter(|name| name.len() <= LONGEST_NAME);

@@ -65,8 +65,11 @@ impl NodePods {
 }
 
 impl PodIndex {
-    pub fn put(&mut self, uid: Uid, pod: PodRecord) {
-        self.remove(uid);
+    /// Adds or updates a pod. A scheduled pod keeps the earliest scheduling that it has shown.
+    pub fn put(&mut self, uid: Uid, mut pod: PodRecord) {
+        // a pod that was created with its node may show its binding later, which renews no floor
+        let known = self.remove(uid).and_then(|known| known.scheduled);
+        pod.scheduled = pod.scheduled.map(|shown| known.map_or(shown, |known| known.min(shown)));
         if let Some(node) = &pod.nominated {
             self.nominated_to.insert((node.clone(), uid));
         }
@@ -79,19 +82,22 @@ impl PodIndex {
         self.on.entry(node).or_default().insert(uid, pod);
     }
 
-    pub fn remove(&mut self, uid: Uid) {
-        let Some(pod) = self.take(uid) else { return };
-        if let Some(node) = pod.nominated {
-            self.nominated_to.remove(&(node, uid));
+    /// Forgets a pod. Returns its record. None: no such pod is known.
+    pub fn remove(&mut self, uid: Uid) -> Option<PodRecord> {
+        let pod = self.take(uid)?;
+        if let Some(node) = &pod.nominated {
+            self.nominated_to.remove(&(node.clone(), uid));
         }
-        let Some(here) = self.named.get_mut(&pod.namespace) else { return };
-        // another pod may have its name by now
-        if here.get(&pod.name) == Some(&uid) {
-            here.remove(&pod.name);
+        if let Some(here) = self.named.get_mut(&pod.namespace) {
+            // another pod may have its name by now
+            if here.get(&pod.name) == Some(&uid) {
+                here.remove(&pod.name);
+            }
+            if here.is_empty() {
+                self.named.remove(&pod.namespace);
+            }
         }
-        if here.is_empty() {
-            self.named.remove(&pod.namespace);
-        }
+        Some(pod)
     }
 
     /// Takes the record of a pod from its node, or from the pods without one.
