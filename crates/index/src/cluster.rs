@@ -73,7 +73,7 @@ pub struct ClusterObjects {
     pub moved: PendingChanges,
 }
 
-/// Changes whose effect on pods is not computed yet.
+/// Changes whose effect on the deadlines of pods is not computed yet. The webhook has no deadlines.
 #[derive(Debug, Default)]
 pub struct PendingChanges {
     /// True if all pods are concerned.

@@ -36,7 +36,7 @@ use tenure_types::{
 
 use crate::{
     Uid,
-    cluster::{ClusterIndex, ClusterModel, ClusterObjects, PendingChanges},
+    cluster::{ClusterIndex, ClusterModel, ClusterObjects},
     uid::UidMap,
 };
 
@@ -244,13 +244,11 @@ impl PlacementIndex {
     /// one by one.
     pub fn recompute(&mut self) {
         self.objects.gangs.moved();
-        self.objects.moved = PendingChanges::default();
     }
 
     /// True if [`Self::recompute`] has nothing to do.
     pub fn is_computed(&self) -> bool {
-        let PendingChanges { all, owners, pods } = &self.objects.moved;
-        self.objects.gangs.are_computed() && !all && owners.is_empty() && pods.is_empty()
+        self.objects.gangs.are_computed()
     }
 
     /// Returns the number of pods that are kept.
