@@ -137,7 +137,7 @@ impl CeilingIndex {
         index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
         index.objects.gangs.serve_keeper();
         index.objects.interner.own.labelled = Some(Doubts::default());
-        index.objects.owners.makers = Some(index.objects.interner.kinds.makers());
+        index.objects.owners.climb = index.objects.interner.kinds.climb();
         index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
         index.configure(settings);
         index

@@ -3,7 +3,7 @@
 //! the configuration.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     num::NonZeroU32,
 };
@@ -42,15 +42,12 @@ impl KindHasher {
         self.named("batch", "CronJob")
     }
 
-    /// Returns the kinds whose controllers own some kinds alone.
-    pub fn makers(&self) -> ClimbKinds {
+    /// Returns the kinds of the policy's climb.
+    pub fn climb(&self) -> ClimbKinds {
         let kind = |(group, kind): (&str, &str)| self.named(group, kind);
-        ClimbKinds {
-            deployment: kind(DEPLOYMENT),
-            replica_set: kind(REPLICA_SET),
-            of_pods: POD_CONTROLLERS.into_iter().map(kind).collect(),
-            pod: self.named("", "Pod"),
-        }
+        let own_pods = POD_CONTROLLERS.into_iter().map(|of| (kind(of), None));
+        let only_own = own_pods.chain([(kind(DEPLOYMENT), Some(kind(REPLICA_SET)))]).collect();
+        ClimbKinds { only_own, pod: Some(self.named("", "Pod")) }
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
@@ -60,30 +57,26 @@ impl KindHasher {
     }
 }
 
-/// The kinds of the policy's climb from a pod to its owners, hashed.
-#[derive(Debug)]
+/// The kinds of the policy's climb from a pod to its owners, hashed. By default, every kind may own
+/// every other.
+#[derive(Debug, Default)]
 pub struct ClimbKinds {
-    deployment: KindHash,
-    replica_set: KindHash,
-    of_pods: HashSet<KindHash>,
-    pod: KindHash,
+    /// The kinds whose controllers own objects of one kind alone, with that kind. None: pods.
+    only_own: HashMap<KindHash, Option<KindHash>>,
+    pod: Option<KindHash>,
 }
 
 impl ClimbKinds {
     /// True if the controller of a kind could own objects of the kind `below`. None for `below`:
     /// pods.
     pub fn may_own(&self, kind: KindHash, below: Option<KindHash>) -> bool {
-        if kind == self.deployment {
-            below == Some(self.replica_set)
-        } else {
-            below.is_none() || !self.of_pods.contains(&kind)
-        }
+        self.only_own.get(&kind).is_none_or(|only| *only == below)
     }
 
     /// Returns the kind that is below the next owner, after an owner of `kind`. None: `kind` is a
     /// pod, and so the next owner owns a pod.
     pub fn below(&self, kind: KindHash) -> Option<KindHash> {
-        (kind != self.pod).then_some(kind)
+        Some(kind).filter(|_| self.pod != Some(kind))
     }
 }
 

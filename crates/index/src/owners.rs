@@ -88,8 +88,8 @@ pub struct OwnerRecords {
     pausable: HashSet<KindHash>,
     /// True if workloads have grants. Then chains of owners matter, too.
     pub with_grants: bool,
-    /// The kinds that own some kinds alone. None: not set, and every kind may own every other.
-    pub makers: Option<ClimbKinds>,
+    /// The kinds that own objects of one kind alone.
+    pub climb: ClimbKinds,
     /// The owners whose controller has changed, with all owners that were above them.
     rerooted: HashSet<Uid>,
 }
@@ -204,10 +204,10 @@ impl OwnerRecords {
     pub fn root(&self, controller: Option<Controller>) -> Option<Uid> {
         let (mut root, mut below) = (None, None);
         for Controller { uid, kind } in self.ancestors(controller) {
-            if self.makers.as_ref().is_some_and(|makers| !makers.may_own(kind, below)) {
+            if !self.climb.may_own(kind, below) {
                 break;
             }
-            below = self.makers.as_ref().and_then(|makers| makers.below(kind));
+            below = self.climb.below(kind);
             root = self.pausable.contains(&kind).then_some(uid).or(root);
         }
         root
