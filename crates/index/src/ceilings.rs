@@ -48,7 +48,6 @@ use crate::{
     Uid,
     cluster::{ClusterIndex, ClusterModel, ClusterObjects, PendingChanges},
     deadlines::{Deadlines, ManagedPod, RetryAfter},
-    own::Doubts,
 };
 
 /// The settings of a [`CeilingIndex`], which the keeper and the plugin take from their
@@ -136,7 +135,6 @@ impl CeilingIndex {
         let mut index = Self::default();
         index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
         index.objects.gangs.serve_keeper();
-        index.objects.interner.own.labelled = Some(Doubts::default());
         index.objects.owners.climb = index.objects.interner.kinds.climb();
         index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
         index.configure(settings);

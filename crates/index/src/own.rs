@@ -44,7 +44,7 @@ const NAMESPACES: usize = 4_096;
 const DOUBTFUL: usize = 512;
 
 /// Objects that are to be looked at again, by namespace.
-pub type Doubts<T> = BTreeMap<Box<str>, BTreeMap<Uid, T>>;
+type Doubts<T> = BTreeMap<Box<str>, BTreeMap<Uid, T>>;
 
 /// The kind of an object that bears annotation `tenure.dev/max-duration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +134,8 @@ pub struct OwnCeilings {
     /// Pods whose own ceiling seemed to be longer than that of their queue, or whose queue seemed
     /// not to exist. They are looked at again before notes are taken.
     pub doubtful: Doubts<()>,
-    /// New owners with the label of a queue. None: in the webhook, which takes no notes.
-    pub labelled: Option<Doubts<LabelledOwner>>,
+    /// New owners with the label of a queue.
+    pub labelled: Doubts<LabelledOwner>,
 }
 
 #[derive(Debug, Default)]
@@ -197,9 +197,7 @@ impl OwnCeilings {
 
     /// Has an owner with the label of a queue looked at.
     pub fn keep_labelled(&mut self, uid: Uid, owner: LabelledOwner) {
-        if let Some(labelled) = &mut self.labelled {
-            add(labelled, owner.namespace.clone(), uid, owner);
-        }
+        add(&mut self.labelled, owner.namespace.clone(), uid, owner);
     }
 
     /// Has a pod of a namespace looked at again whose own ceiling or queue seems to have no effect.

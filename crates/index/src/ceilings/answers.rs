@@ -288,8 +288,8 @@ impl CeilingIndex {
 
     /// Adds notes about the owners that have the label of a queue, and no pod in a queue.
     fn note_labels(&mut self, now: Timestamp) {
-        let labelled = self.objects.interner.own.labelled.as_mut().map(std::mem::take);
-        for (uid, owner) in labelled.unwrap_or_default().into_values().flatten() {
+        let labelled = std::mem::take(&mut self.objects.interner.own.labelled);
+        for (uid, owner) in labelled.into_values().flatten() {
             let age = now.duration_since(owner.created);
             if age < SETTLED {
                 self.objects.interner.own.keep_labelled(uid, owner);
