@@ -144,10 +144,10 @@ impl<R: ClusterIndex> ClusterModel<R> {
 
     /// Forgets all queues of a family but these, and ends a list of all queues.
     pub fn retain_queues(&mut self, family: Family, names: &HashSet<String>) {
-        for name in self.objects.queues[family].others(names) {
-            self.delete_queue(family, &name);
+        for name in self.objects.queues[family].retain(names) {
+            self.objects.moved.all = true;
+            self.reader.delete_queue(family, &name);
         }
-        self.objects.queues[family].end_list();
     }
 
     /// Adds or updates a `PodGroup`.

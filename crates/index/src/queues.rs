@@ -120,23 +120,16 @@ impl FamilyQueues {
         was_known
     }
 
-    /// Forgets all queues but these, and ends a list.
-    pub fn retain(&mut self, names: &HashSet<String>) {
-        for name in self.others(names) {
-            self.delete(&name);
-        }
-        self.end_list();
-    }
-
-    /// Ends a list of all queues.
-    pub fn end_list(&mut self) {
-        self.configured.end_list(&self.tree);
-    }
-
-    /// Returns the names of all queues but these.
-    pub fn others(&self, names: &HashSet<String>) -> Vec<String> {
+    /// Forgets all queues but these, and ends a list of all queues. Returns the names of the
+    /// forgotten ones.
+    pub fn retain(&mut self, names: &HashSet<String>) -> Vec<String> {
         let all = self.tree.queues().map(|(name, _)| name.to_owned());
-        all.filter(|name| !names.contains(name)).collect()
+        let gone: Vec<String> = all.filter(|name| !names.contains(name)).collect();
+        for name in &gone {
+            self.delete(name);
+        }
+        self.configured.end_list(&self.tree);
+        gone
     }
 
     /// Returns the tree of the queues.
