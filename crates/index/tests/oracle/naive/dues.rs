@@ -374,11 +374,11 @@ impl Naive {
 
     /// True if a pod has joined its group late, and the group doesn't show that start any more.
     pub fn has_lost_start(&self, pod: &PodObj) -> bool {
-        self.hides_start(pod, self.bound(pod))
+        self.has_lost_start_of(pod, self.bound(pod))
     }
 
-    /// True if a later keeper won't know this start of the pod's group.
-    fn hides_start(&self, pod: &PodObj, Bound { group_start: start, .. }: Bound) -> bool {
+    /// The same, of a pod that is bound in this way.
+    fn has_lost_start_of(&self, pod: &PodObj, Bound { group_start: start, .. }: Bound) -> bool {
         let run = self.group_of(pod).and_then(|key| self.runs.get(&key));
         let shown = self.group_start(pod).filter(|_| run.is_none_or(|run| !run.worn));
         start.is_some_and(|start| shown.is_none_or(|shown| shown > start))
@@ -522,7 +522,7 @@ impl Naive {
             || lacks(tensorstack, pod.evidence.tensorstack)
             || (lending != 0 && lending != pod.evidence.lending)
             || (lacks_own && !self.group_notes(pod, own))
-            || (self.hides_start(pod, bound)
+            || (self.has_lost_start_of(pod, bound)
                 && pod.evidence.group_start.is_none_or(|noted| Some(noted) > group_start))
     }
 
