@@ -134,12 +134,12 @@ impl Snapshot {
             floors: floors.clone(),
             longest_formation,
             pods_ready,
-            kueue_queues,
             default_queues,
             ..CeilingOptions::default()
         };
-        let (index, t9k_system_namespace) =
-            (CeilingIndex::new(settings), t9k_system_namespace.map(str::to_owned));
+        let mut index = CeilingIndex::new(settings);
+        index.set_kueue_queues(kueue_queues);
+        let t9k_system_namespace = t9k_system_namespace.map(str::to_owned);
         Self { now, index, table, floors, t9k_system_namespace, grace_on_change, ..Self::default() }
     }
 

@@ -29,7 +29,6 @@ use tenure_policy::{
     expiry::{Family, GraceOnChange, PerFamily, PolicyChange, Scope},
     extension::RequestedRun,
     floor::Floors,
-    kueue,
     notice::NoticePoints,
     owner_table::OwnerTable,
     ready::{PodsReady, Readiness},
@@ -54,8 +53,6 @@ use crate::{
 /// configuration.
 #[derive(Clone, Debug, Default)]
 pub struct CeilingOptions {
-    /// The pods that Tenure manages. Only `CeilingIndex::new` reads this.
-    pub scope: Scope,
     /// The owners that can be paused.
     pub table: OwnerTable,
     /// The notices before the end of a run, for queues that set none.
@@ -70,11 +67,6 @@ pub struct CeilingOptions {
     pub floors: Floors,
     /// The longest time between the scheduling of a workload's first pod and its start.
     pub longest_formation: LongestFormation,
-    /// The queues that Kueue's queues stand for. Only `CeilingIndex::new` reads this.
-    pub kueue_queues: kueue::KueueQueues,
-    /// The wait before the second try to stop a pod, from the keeper's flags. Only
-    /// `CeilingIndex::new` reads this.
-    pub retry_after: RetryAfter,
     /// The queue of each family that counts for workloads whose queue doesn't exist. None: no queue
     /// does.
     pub default_queues: PerFamily<Option<String>>,
@@ -133,16 +125,20 @@ impl CeilingIndex {
     /// Creates the index of an empty cluster.
     pub fn new(settings: CeilingOptions) -> Self {
         let mut index = Self::default();
-        index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
         index.objects.gangs.serve_keeper();
         index.objects.owners.climb = index.objects.interner.kinds.climb();
-        index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
         index.configure(settings);
         index
     }
 
-    /// Replaces the settings, apart from `scope`, `kueue_queues` and `retry_after`, which don't
-    /// change. The next [`reschedule`](Self::reschedule) computes the ends of all pods again.
+    /// Sets the pods that Tenure manages, and the wait before the second try to stop a pod. To be
+    /// called before any pod is added.
+    pub fn set_flags(&mut self, scope: Scope, retry_after: RetryAfter) {
+        self.reader.deadlines = Deadlines::new(scope, retry_after);
+    }
+
+    /// Replaces the settings. The next [`reschedule`](Self::reschedule) computes the ends of all pods
+    /// again.
     pub fn configure(&mut self, settings: CeilingOptions) {
         let CeilingOptions {
             table,
@@ -153,7 +149,6 @@ impl CeilingIndex {
             longest_formation,
             default_queues,
             mut configured_queues,
-            ..
         } = settings;
         let ClusterObjects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));

@@ -122,6 +122,12 @@ impl<R: ClusterIndex> ClusterModel<R> {
         self.objects.trees()
     }
 
+    /// Sets the queues that Kueue's queues stand for. Only pods that are added or updated later are
+    /// in those queues.
+    pub fn set_kueue_queues(&mut self, queues: kueue::KueueQueues) {
+        self.objects.interner.kueue_queues = queues;
+    }
+
     /// Adds or updates a queue. Returns true if a decision may have changed.
     pub fn apply_queue<Q: ReadQueue>(&mut self, name: &str, queue: &Q) -> bool {
         let changed = self.objects.queues[Q::FAMILY].apply(name, queue);

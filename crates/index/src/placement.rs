@@ -26,7 +26,7 @@ use k8s_openapi::api::{
     storage::v1::{CSINode, CSINodeDriver},
 };
 use kube::Resource;
-use tenure_policy::{gang::PodProgress, kueue, start::LongestFormation, toleration::ClassState};
+use tenure_policy::{gang::PodProgress, start::LongestFormation, toleration::ClassState};
 use tenure_types::{
     podgroup::LONGEST_NAME,
     projection::{Namespace, Node, PodDisruptionBudget},
@@ -203,12 +203,6 @@ impl PlacementIndex {
     /// Sets the longest time between the scheduling of a workload's first pod and its start.
     pub fn set_longest_formation(&mut self, formation: LongestFormation) {
         self.objects.gangs.set_longest_formation(formation);
-    }
-
-    /// Sets the queues that Kueue's queues stand for. Only pods that are added or updated later are
-    /// in those queues.
-    pub fn set_kueue_queues(&mut self, queues: kueue::KueueQueues) {
-        self.objects.interner.kueue_queues = queues;
     }
 
     /// Adds or updates a pod. A pod that has ended is forgotten, and a pod without a uid is

@@ -7,21 +7,27 @@ use tenure_policy::{
 };
 use tracing::warn;
 
-use crate::handles::Handles;
+use crate::{cluster::ClusterState, handles::Handles};
 
-/// Returns the settings of an index for a configuration. `scope` and `retry_after` come from flags:
-/// the index takes them at its creation alone.
-pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> CeilingOptions {
+/// Creates the state of a cluster without objects, by the configuration and the flags at the start.
+pub fn cluster_state(config: &Config, scope: Scope, retry_after: RetryAfter) -> ClusterState {
+    let cluster = ClusterState::new(settings(config));
+    cluster.with(|index| {
+        index.set_flags(scope, retry_after);
+        index.set_kueue_queues(config.kueue_queues.clone());
+    });
+    cluster
+}
+
+/// Returns the settings of an index for a configuration.
+fn settings(config: &Config) -> CeilingOptions {
     CeilingOptions {
-        scope,
         table: config.table.clone(),
         notice: config.notice,
         grace_on_change: config.grace_on_change,
         pods_ready: config.pods_ready,
         floors: config.floors.clone(),
         longest_formation: config.longest_formation,
-        kueue_queues: config.kueue_queues.clone(),
-        retry_after,
         default_queues: config.default_queues.clone(),
         configured_queues: PerFamily::new(|family| config.queues(family)),
     }
@@ -34,7 +40,7 @@ pub fn configure(handles: &Handles, config: Config) {
     if handles.config.get().kueue_queues != config.kueue_queues {
         warn!("kueue.queues has changed: that counts when the keeper is started again");
     }
-    let settings = settings(&config, Scope::default(), RetryAfter::default());
+    let settings = settings(&config);
     // replaced before the index: a controller that acts on the index's answer must see the same
     // owner table, or a later one
     handles.config.set(config);

@@ -214,7 +214,7 @@ mod tests {
         StatusResult, WorkloadCounts, label,
     };
     use crate::{
-        cluster::ClusterState, config::settings, events::EventQueue, extensions::OpenExtensions,
+        cluster::ClusterState, config::cluster_state, events::EventQueue, extensions::OpenExtensions,
         ledger::UsageBook, messages::Messages,
     };
 
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn a_queue_that_the_configuration_names_is_missing_from_the_first_list_until_it_exists() {
         let config = Config::parse("tenancy: {defaultQueue: {tensorstack: shared}}").unwrap();
-        let cluster = ClusterState::new(settings(&config, Scope::default(), RetryAfter::default()));
+        let cluster = cluster_state(&config, Scope::default(), RetryAfter::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
         register(&mut registry, &cluster, &metrics, UsageBook::default());

@@ -36,7 +36,7 @@ use crate::{
     Args,
     api::ObjectClient,
     cluster::ClusterState,
-    config::{configure, settings},
+    config::{cluster_state, configure},
     events::EventQueue,
     extensions::OpenExtensions,
     gate::FreshnessGate,
@@ -74,8 +74,8 @@ impl Args {
         let readiness = ProcessReadiness::with_max_staleness(self.max_watch_staleness);
         registry.register_collector(Box::new(readiness.freshness.clone()));
         let metrics = Metrics::register(registry);
-        let cluster =
-            ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after.unsigned_abs())));
+        let retry_after = RetryAfter(self.retry_after.unsigned_abs());
+        let cluster = cluster_state(&config, scope.clone(), retry_after);
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
         let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
         let to_configure = Arc::clone(&handles);

@@ -804,8 +804,8 @@ fn the_first_end_of_a_root_owner_is_that_of_its_oldest_pod() {
 #[test]
 fn a_pod_in_a_queue_of_kueues_has_the_ceiling_of_the_queue_that_it_stands_for() {
     let rows = vec![(KueueQueue::Cluster("gpu".into()), "leaf".to_owned())];
-    let mut index =
-        CeilingIndex::new(CeilingOptions { kueue_queues: KueueQueues(rows), ..CeilingOptions::default() });
+    let mut index = CeilingIndex::new(CeilingOptions::default());
+    index.set_kueue_queues(KueueQueues(rows));
     runai(&mut index, "leaf", "", "1m");
     let labels = json!({"scheduler.tensorstack.dev/queue": "", "kueue.x-k8s.io/cluster-queue-name": "gpu"});
     let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(5)});

@@ -2,6 +2,7 @@ use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_policy::{
     floor::Floors,
+    kueue,
     preemption::{Rule, Rules},
     queue::RunaiQueue,
     tree::QueueTree,

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde_json::{Value, json};
-use tenure_index::{CeilingOptions, RetryAfter};
+use tenure_index::CeilingOptions;
 use tenure_policy::{
-    expiry::GraceOnChange,
-    expiry::{Family, PerFamily, Scope},
+    expiry::{Family, GraceOnChange, PerFamily},
     floor::Floors,
-    kueue,
     owner_table::{OnExpiry, OwnerTable, PauseRule},
     ready::PodsReady,
     start::LongestFormation,
@@ -397,15 +395,12 @@ pub fn settings(of: &ConfigObj) -> CeilingOptions {
         on_expiry: OnExpiry::Pause,
     };
     CeilingOptions {
-        scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
         notice: points(of.notice, go).parse().unwrap(),
         grace_on_change: GraceOnChange(ExtendedDuration::of(SignedDuration::from_micros(of.grace))),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: formation(of),
-        kueue_queues: kueue::KueueQueues::default(),
-        retry_after: RetryAfter::default(),
         default_queues: default_queues(of),
         configured_queues: PerFamily::default(),
     }
