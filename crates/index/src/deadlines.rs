@@ -222,32 +222,23 @@ impl Deadlines {
         self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
-        let driver = pod.controller.map(|of| of.uid);
-        let driver = driver.and_then(|driver| self.driver(uid, driver));
         // what a driver hides, a later keeper won't know
-        let shown = driver.filter(|driver| !driver.hides_start).and_then(|driver| driver.started);
-        if self.get(uid).is_some_and(|pod| pod.lacks_since(shown)) {
+        let shown = |pod: &ManagedPod| self.driver(pod).filter(|driver| !driver.hides_start)?.started;
+        if self.get(uid).is_some_and(|pod| pod.lacks_since(shown(pod))) {
             self.lack_evidence.insert(uid);
         }
     }
 
-    /// True if both pods are kept and in the same namespace.
-    pub fn are_neighbours(&self, uid: Uid, other: Uid) -> bool {
-        let namespace = |uid| self.get(uid).map(|pod| &pod.namespace);
-        namespace(uid).is_some() && namespace(uid) == namespace(other)
-    }
-
-    /// Counts the run of a pod from the scheduling of the pod that controls it, if that pod is kept
-    /// in the same namespace. Returns true if this moves the end, or if the pod has no evidence of an
-    /// earlier start.
-    pub fn count_with(&mut self, uid: Uid, driver: Uid) -> bool {
-        let start = self.driver(uid, driver).and_then(|driver| driver.started);
+    /// Counts the run of a pod from the scheduling of its [driver](Self::driver). Returns true if this
+    /// moves the end, or if the pod has no evidence of an earlier start.
+    pub fn count_with_driver(&mut self, uid: Uid) -> bool {
+        let start = self.get(uid).and_then(|pod| self.driver(pod)?.started);
         self.pods.get_mut(&uid).is_some_and(|pod| pod.count_from(start) || pod.lacks_since(None))
     }
 
-    /// Returns the pod that controls another. None: it isn't kept in the same namespace.
-    fn driver(&self, uid: Uid, driver: Uid) -> Option<&ManagedPod> {
-        self.get(driver).filter(|_| self.are_neighbours(uid, driver))
+    /// Returns the pod that controls another. None: no such pod is kept in the same namespace.
+    pub fn driver(&self, pod: &ManagedPod) -> Option<&ManagedPod> {
+        self.get(pod.controller?.uid).filter(|driver| driver.namespace == pod.namespace)
     }
 
     /// Returns the pods that a controller controls directly, with their records.

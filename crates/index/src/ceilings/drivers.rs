@@ -28,9 +28,10 @@ pub fn drive(
 ) {
     let now = facts(deadlines, uid);
     let controller = |of: Option<ControllerFacts>| Some(of?.0?.uid);
-    if let Some(driver) = controller(now).filter(|driver| deadlines.are_neighbours(uid, *driver)) {
+    let is_driven = deadlines.get(uid).is_some_and(|pod| deadlines.driver(pod).is_some());
+    if let Some(driver) = controller(now).filter(|_| is_driven) {
         record(objects, deadlines, driver);
-        objects.moved.pods.extend(deadlines.count_with(uid, driver).then_some(uid));
+        objects.moved.pods.extend(deadlines.count_with_driver(uid).then_some(uid));
     }
     if now != before {
         follow(objects, deadlines, uid);
@@ -43,11 +44,11 @@ pub fn drive(
 /// Marks the pods that a driver controls, or did control, where their end or evidence may have
 /// changed.
 fn follow(objects: &mut ClusterObjects, deadlines: &mut Deadlines, driver: Uid) {
-    let below: Vec<Uid> = deadlines.controlled_by(driver).map(|(below, _)| below).collect();
-    if below.iter().any(|below| deadlines.are_neighbours(*below, driver)) {
+    if deadlines.controlled_by(driver).any(|(_, pod)| deadlines.driver(pod).is_some()) {
         record(objects, deadlines, driver);
     }
-    let moved = below.into_iter().filter(|below| deadlines.count_with(*below, driver));
+    let below: Vec<Uid> = deadlines.controlled_by(driver).map(|(below, _)| below).collect();
+    let moved = below.into_iter().filter(|below| deadlines.count_with_driver(*below));
     objects.moved.pods.extend(moved);
 }
 

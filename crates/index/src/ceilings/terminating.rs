@@ -98,9 +98,7 @@ impl Terminating {
             }
             let standing = seen.standing_by(objects, None)?;
             let bounds_run = standing.expires.is_some();
-            let driver = seen.pod.controller.and_then(|of| deadlines.get(of.uid));
-            let driver = driver.filter(|driver| driver.namespace == seen.pod.namespace);
-            seen.pod.count_from(driver.and_then(|driver| driver.started));
+            seen.pod.count_from(deadlines.driver(&seen.pod).and_then(|driver| driver.started));
             if !seen.fix(objects, standing) {
                 return None;
             }
