@@ -50,17 +50,17 @@ pub fn deadlines(
     });
     let lacks_queue = lacks_queue(objects, &standing);
     let of = objects.gangs.shared_memberships(uid).unwrap_or_default();
-    let run = BoundRun { must_be_ready, ..bound_run(objects, pod, &of, standing) };
+    let run = bound_run(objects, pod, &of, standing, must_be_ready);
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
-/// Returns the facts to fix while a pod with this standing and these groups is bound. They don't
-/// say whether the pod must be ready.
+/// Returns the facts to fix while a pod with this standing and these groups is bound.
 pub fn bound_run(
     objects: &mut ClusterObjects,
     pod: &ManagedPod,
     of: &[Membership],
     standing: PodStanding,
+    must_be_ready: bool,
 ) -> BoundRun {
     let is_ignored = ignored_own(objects, &standing).is_some();
     let PodStanding { mut queues, lending, own, start, is_grouped, expires, .. } = standing;
@@ -79,7 +79,7 @@ pub fn bound_run(
         lending,
         own,
         own_is_noted: own.is_some_and(|own| is_noted(objects, pod, of, own)),
-        must_be_ready: false,
+        must_be_ready,
         group_start: start.filter(|_| counts_start && objects.gangs.knows_start(of)),
         shown_start: start.filter(|_| objects.gangs.shows_start(of)),
     }

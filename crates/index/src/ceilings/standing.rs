@@ -172,11 +172,12 @@ impl SeenPod {
         standing.first_queue().is_some().then_some(standing)
     }
 
-    /// Fixes what ends the run of a bound pod with this standing. Returns true if the pod lacks
+    /// Fixes what ends the run of a terminating pod with this standing. Returns true if the pod lacks
     /// evidence of that.
     pub(super) fn fix(&mut self, objects: &mut ClusterObjects, standing: PodStanding) -> bool {
         let Self { pod, of, .. } = self;
-        let run = limits::bound_run(objects, pod, of, standing);
+        // no readiness counts any more
+        let run = limits::bound_run(objects, pod, of, standing, false);
         pod.fix(run) || pod.lacks_since(None)
     }
 
