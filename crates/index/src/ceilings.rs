@@ -151,7 +151,7 @@ impl CeilingIndex {
             mut configured_queues,
         } = settings;
         let ClusterObjects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
-        owners.set_pausable(interner.kinds.pausable(&table));
+        owners.pausable = interner.kinds.pausable(&table);
         queues[Family::Runai].configure(floors);
         for family in Family::ALL {
             queues[family].set_default(default_queues[family].as_deref());

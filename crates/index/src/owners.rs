@@ -85,7 +85,7 @@ pub struct OwnerRecords {
     /// The number of owners with a ceiling of their own. While it is zero, chains of owners don't matter.
     with_own: usize,
     /// The kinds that can be paused themselves.
-    pausable: HashSet<KindHash>,
+    pub pausable: HashSet<KindHash>,
     /// True if workloads have grants. Then chains of owners matter, too.
     pub with_grants: bool,
     /// The kinds that own objects of one kind alone.
@@ -95,10 +95,6 @@ pub struct OwnerRecords {
 }
 
 impl OwnerRecords {
-    pub fn set_pausable(&mut self, pausable: HashSet<KindHash>) {
-        self.pausable = pausable;
-    }
-
     /// Adds or updates an owner. None for `owner`: it is gone. Returns true if the ceiling of a pod
     /// below may have changed.
     pub fn replace(&mut self, uid: Uid, owner: Option<OwnerRecord>) -> bool {
@@ -228,7 +224,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             let mut world = Self::default();
-            world.owners.set_pausable(HashSet::from([world.controller("set").kind]));
+            world.owners.pausable = HashSet::from([world.controller("set").kind]);
             world
         }
 
@@ -272,9 +268,9 @@ mod tests {
         world.apply("through", None, Some(2));
         assert_eq!(world.own_of("set"), Some(1));
         let both = [world.controller("set").kind, world.controller("through").kind];
-        world.owners.set_pausable(HashSet::from(both));
+        world.owners.pausable = HashSet::from(both);
         assert_eq!(world.own_of("set"), Some(2));
-        world.owners.set_pausable(HashSet::new());
+        world.owners.pausable = HashSet::new();
         assert_eq!(world.own_of("set"), None);
     }
 

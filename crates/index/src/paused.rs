@@ -266,7 +266,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             let mut world = Self::default();
-            world.owners.set_pausable(world.kinds.pausable(&OwnerTable::default()));
+            world.owners.pausable = world.kinds.pausable(&OwnerTable::default());
             world
         }
 
