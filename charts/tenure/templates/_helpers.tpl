@@ -145,18 +145,18 @@ automountServiceAccountToken: false
 {{- $pools := dict }}
 {{- range .Values.floors.nodePools }}
 {{-   if hasKey $pools .name }}
-{{-     fail (printf "floors.nodePools has two pools %q" .name) }}
+{{-     fail (printf "floors.nodePools has two rows for pool %q: remove one" .name) }}
 {{-   end }}
 {{-   $_ := set $pools .name true }}
 {{- end }}
 {{- $seen := dict }}
 {{- range .Values.keeper.owners }}
 {{-   if or (eq .kind "DaemonSet") (and (not .group) (has .kind (list "Pod" "Node"))) }}
-{{-     fail (printf "keeper.owners must not have kind %s: pods of a DaemonSet and static pods are never touched, and a pod ends by itself" .kind) }}
+{{-     fail (printf "keeper.owners must not have kind %s: pods of a DaemonSet and static pods are never touched, and a pod is deleted, not paused: remove the row" .kind) }}
 {{-   end }}
 {{-   $key := printf "%s %s %s" .group .kind .path }}
 {{-   if hasKey $seen $key }}
-{{-     fail (printf "keeper.owners has two rows for %s of kind %s in group %q" .path .kind .group) }}
+{{-     fail (printf "keeper.owners has two rows for %s of kind %s in group %q: remove one" .path .kind .group) }}
 {{-   end }}
 {{-   $_ := set $seen $key true }}
 {{-   if and (hasPrefix "metadata.annotations." .path) (not (kindIs "string" .value)) }}
@@ -169,7 +169,7 @@ automountServiceAccountToken: false
 {{-     $_ := set $row "decidesActivation" true }}
 {{-   end }}
 {{-   if ne (hasPrefix "status." .path) (not (empty .command)) }}
-{{-     fail (printf "keeper.owners: path %s of kind %s must be within status with a command, and can't be there without one" .path .kind) }}
+{{-     fail (printf "keeper.owners: path %s of kind %s must be %s" .path .kind (ternary "within spec, or an annotation: the row has no command" "within status: the row has a command" (empty .command))) }}
 {{-   end }}
 {{-   with .command }}
 {{-     $_ := set $row "command" . }}
@@ -179,7 +179,7 @@ automountServiceAccountToken: false
 {{-   end }}
 {{-   with .onExpiry }}
 {{-     if and (eq . "Delete") (eq $row.group "kueue.x-k8s.io") (eq $row.kind "Workload") }}
-{{-       fail "keeper.owners must not have onExpiry Delete for a Workload of Kueue, which makes another one for the same job" }}
+{{-       fail "keeper.owners must not have onExpiry Delete for a Workload of Kueue, which makes another one for the same job: leave onExpiry out" }}
 {{-     end }}
 {{-     $_ := set $row "onExpiry" . }}
 {{-   end }}
@@ -208,7 +208,7 @@ automountServiceAccountToken: false
 {{-   $bounded := dict }}
 {{-   range . }}
 {{-     if hasKey $bounded .queue }}
-{{-       fail (printf "delegation.bounds has two rows for queue %q" .queue) }}
+{{-       fail (printf "delegation.bounds has two rows for queue %q: remove one" .queue) }}
 {{-     end }}
 {{-     $_ := set $bounded .queue true }}
 {{-   end }}
@@ -249,7 +249,7 @@ automountServiceAccountToken: false
 {{- $fields := dict "urlSecret" "urlFile" "tokenSecret" "tokenFile" "caSecret" "caFile" }}
 {{- range $name, $receiver := .Values.keeper.receivers }}
 {{-   if eq (empty $receiver.url) (empty $receiver.urlSecret) }}
-{{-     fail (printf "keeper.receivers.%s must have one of url and urlSecret" $name) }}
+{{-     fail (printf "keeper.receivers.%s must have exactly one of url and urlSecret" $name) }}
 {{-   end }}
 {{- /* the rest of an address may be a secret, and isn't shown */}}
 {{-   $plain := regexFind `^http://[^/?#]*` ($receiver.url | default "") }}
@@ -311,7 +311,7 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 {{- $pem := get $values "clientCA" }}
 {{- $secret := get $values "clientCASecret" }}
 {{- if and $pem $secret }}
-{{-   fail (printf "%s.clientCA and %s.clientCASecret must not both be set" $name $name) }}
+{{-   fail (printf "%s.clientCA and %s.clientCASecret must not both be set: leave one of them out" $name $name) }}
 {{- end }}
 {{- dict "pem" $pem "secret" $secret | toJson }}
 {{- end }}
@@ -323,7 +323,7 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 {{-   $known := or $ca.pem $ca.secret }}
 {{-   $anybody := .Values.schedulerExtender.allowAnonymous }}
 {{-   if and $known $anybody }}
-{{-     fail "schedulerExtender.allowAnonymous must not be set beside schedulerExtender.clientCA or clientCASecret" }}
+{{-     fail "schedulerExtender.allowAnonymous must not be set beside schedulerExtender.clientCA or clientCASecret: leave one of them out" }}
 {{-   end }}
 {{-   if and $anybody .Values.webhook.hostNetwork (not .Values.webhook.url) }}
 {{-     fail "schedulerExtender.allowAnonymous must not be set with webhook.hostNetwork: most networks ignore a NetworkPolicy for pods on the network of their node, so every client that reaches the node could ask. Set schedulerExtender.clientCA, see docs/kube-scheduler.md, or turn webhook.hostNetwork off" }}
@@ -406,7 +406,7 @@ the names of its schedulers alone.
 {{- $map := .Values.kai.configMap }}
 {{- if or $map.namespace $map.name }}
 {{-   if not (and $map.namespace $map.name) }}
-{{-     fail "kai.configMap must have both namespace and name, or neither" }}
+{{-     fail (printf "kai.configMap must have both namespace and name, or neither: they are %q and %q" ($map.namespace | default "") ($map.name | default "")) }}
 {{-   end }}
 {{-   $_ := set $read "configMap" (dict "namespace" $map.namespace "name" $map.name "key" ($map.key | default "config.yaml")) }}
 {{- end }}
@@ -727,7 +727,7 @@ to change it by. A flag whose value is empty or false isn't passed; one whose va
 {{- $taken := dict }}
 {{- range $flag := last . }}
 {{-   $name := first $flag }}
-{{-   $_ := set $taken $name "the chart sets it by itself" }}
+{{-   $_ := set $taken $name "the chart sets it by itself, so remove it" }}
 {{-   if gt (len $flag) 2 }}
 {{-     $_ := set $taken $name (printf "set %s instead" (last $flag)) }}
 {{-   end }}
@@ -740,7 +740,7 @@ to change it by. A flag whose value is empty or false isn't passed; one whose va
 {{-   with get $taken $name }}
 {{-     fail (printf "%s.extraArgs must not have --%s: %s" $component $name .) }}
 {{-   end }}
-{{-   $_ := set $taken $name "once is enough" }}
+{{-   $_ := set $taken $name "the list has it already, so remove one" }}
 {{-   $arguments = append $arguments $argument }}
 {{- end }}
 {{- toYaml $arguments }}
@@ -1048,7 +1048,7 @@ where Helm writes that, and where the webhook converts no queues.
 {{- b64enc $existing.caBundle }}
 {{- else }}
 {{-   $secret := lookup "v1" "Secret" (include "tenure.namespace" .) $name }}
-{{-   $message := printf "webhook.certificate.existingSecret.caBundle must be set: Helm finds no ca.crt in Secret %s of namespace %s to take instead" $name (include "tenure.namespace" .) }}
+{{-   $message := printf "webhook.certificate.existingSecret.caBundle must be set: Helm finds no ca.crt in Secret %s of namespace %s. Set caBundle to the CA in PEM, or add ca.crt to the Secret" $name (include "tenure.namespace" .) }}
 {{-   required $message (dig "data" "ca.crt" "" $secret) }}
 {{- end }}
 {{- end }}

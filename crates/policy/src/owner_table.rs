@@ -99,7 +99,7 @@ impl PauseRule {
             return Err(FieldError::invalid("kind", kind.as_str(), "must be a kind such as Rollout"));
         }
         if kind == "DaemonSet" || (group.is_empty() && matches!(kind.as_str(), "Pod" | "Node")) {
-            let detail = "must not be DaemonSet, Pod or Node: pods of these are exempt, or end by themselves";
+            let detail = "must not be DaemonSet, Pod or Node: pods of a DaemonSet and static pods are never touched, and a pod is deleted, not paused";
             return Err(FieldError::invalid("kind", kind.as_str(), detail));
         }
         match command {

@@ -11,7 +11,7 @@ fn extender(mut values: Value) -> Value {
 
 #[tokio::test]
 async fn extender_without_clients_to_answer_is_refused_with_what_to_do() {
-    let one = "must not both be set";
+    let one = "must not both be set: leave one of them out";
     assert_refused(&[
         (extender(json!({})), "schedulerExtender.clientCA must be set"),
         (extender(json!({"clientCA": null, "allowAnonymous": null})), "docs/kube-scheduler.md"),

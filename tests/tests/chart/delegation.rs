@@ -103,7 +103,7 @@ async fn value_of_the_delegation_that_cannot_be_meant_is_refused_by_its_name() {
         (bound(json!({"queue": "a", "maxDuration": "2h"})), "'/delegation/bounds/0'"),
         (
             delegation(&json!({"bounds": [{"queue": "a", "preemptMinRuntime": "2h"}, {"queue": "a", "reclaimMinRuntime": "2h"}]})),
-            "delegation.bounds has two rows for queue \"a\"",
+            "delegation.bounds has two rows for queue \"a\": remove one",
         ),
     ])
     .await;

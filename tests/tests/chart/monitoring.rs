@@ -297,7 +297,7 @@ async fn values_for_prometheus_that_cannot_be_meant_are_refused() {
         (of("rules", json!({"runbookBaseURL": "runbooks"})), "'/monitoring/rules/runbookBaseURL'"),
         (
             of("rules", json!({"enabled": true, "disabled": ["TenureUnheardOf"]})),
-            "monitoring.rules.disabled: there is no alert \"TenureUnheardOf\"",
+            "monitoring.rules.disabled: Invalid value: \"TenureUnheardOf\": must be the name of an alert that docs/alerts.md lists",
         ),
         (of("dashboards", json!({})), "'/monitoring': additional properties 'dashboards' not allowed"),
     ])

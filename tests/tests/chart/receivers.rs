@@ -86,7 +86,7 @@ async fn value_for_a_receiver_that_cannot_be_meant_is_refused_by_its_name() {
         .map(|number| (format!("a{number}"), json!({"format": "Slack", "url": "https://a"})))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    let one = "keeper.receivers.ops must have one of url and urlSecret";
+    let one = "keeper.receivers.ops must have exactly one of url and urlSecret";
     let table = [
         (row(json!({"format": "Slack"})), one),
         (row(json!({"format": "Slack", "url": "https://a", "urlSecret": secret})), one),

@@ -110,7 +110,7 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         ),
         (
             keeper(json!({"owners": [rollout(), rollout()]})),
-            "keeper.owners has two rows for spec.replicas of kind Rollout in group \"argoproj.io\"",
+            "keeper.owners has two rows for spec.replicas of kind Rollout in group \"argoproj.io\": remove one",
         ),
         (row(json!({"kind": "DaemonSet"})), "keeper.owners must not have kind DaemonSet"),
         (row(json!({"group": "", "kind": "Pod"})), "keeper.owners must not have kind Pod"),
@@ -206,7 +206,7 @@ async fn value_of_the_configuration_file_that_cannot_be_meant_is_refused_by_its_
         ),
         (
             floors(json!({"nodePools": [{"name": "a"}, {"name": "a"}]})),
-            "floors.nodePools has two pools \"a\"",
+            "floors.nodePools has two rows for pool \"a\": remove one",
         ),
     ])
     .await;

@@ -46,7 +46,7 @@ alerts about keepers. Takes (list $ rules).
 {{-   end }}
 {{- end }}
 {{- with $unknown }}
-{{-   fail (printf "monitoring.rules.disabled: there is no alert %q" (first .)) }}
+{{-   fail (printf "monitoring.rules.disabled: Invalid value: %q: must be the name of an alert that docs/alerts.md lists" (first .)) }}
 {{- end }}
 {{- dict "groups" $groups | toYaml }}
 {{- end }}

@@ -238,7 +238,7 @@ impl CheckedConfig<'_> {
                 },
                 (None, Some(cluster)) => KueueQueue::Cluster(cluster),
                 _ => {
-                    self.refuse_at(&path, None, "must have one of localQueue and clusterQueue");
+                    self.refuse_at(&path, None, "must have exactly one of localQueue and clusterQueue");
                     continue;
                 }
             };
@@ -273,7 +273,7 @@ impl CheckedConfig<'_> {
             (Some(url), None) => self.url(&format!("{path}.url"), url, row.allow_http)?,
             (None, Some(file)) => ReceiverUrl::InFile(file),
             _ => {
-                self.refuse_at(path, Some(&row.name), "must have one of url and urlFile");
+                self.refuse_at(path, Some(&row.name), "must have exactly one of url and urlFile");
                 return None;
             }
         };
