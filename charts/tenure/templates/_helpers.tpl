@@ -160,7 +160,7 @@ automountServiceAccountToken: false
 {{-   end }}
 {{-   $_ := set $seen $key true }}
 {{-   if and (hasPrefix "metadata.annotations." .path) (not (kindIs "string" .value)) }}
-{{-     fail (printf "keeper.owners: value %v for path %s of kind %s must be a text, as annotations are: write it in quotes" .value .path .kind) }}
+{{-     fail (printf "keeper.owners: value %v for path %s of kind %s must be a string, as annotations are: write it in quotes" .value .path .kind) }}
 {{-   end }}
 {{- /* numbers come as floats, and large ones would be written as 1e+06 */}}
 {{-   $value := kindIs "float64" .value | ternary (int64 .value) .value }}

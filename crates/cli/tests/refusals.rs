@@ -29,7 +29,7 @@ const UNREADABLE: [(&str, &str); 15] = [
     ("just text\n", "f:1: an object was expected, with apiVersion, kind and metadata"),
     ("kind: Queue\n", "f:1: apiVersion is missing"),
     ("apiVersion: v1\n", "f:1: kind is missing"),
-    ("apiVersion: v1\nkind: 5\n", "f:1: kind must be a text, not 5"),
+    ("apiVersion: v1\nkind: 5\n", "f:1: kind must be a string that isn't empty, not 5"),
     ("apiVersion: v1\nkind: List\nitems: {}\n", "f:1: items must be a list"),
     ("{\"apiVersion\": \"v1\",\n\"kind\": \"Queue\"", "f:2: EOF while parsing an object"),
     ("a: &a [*a]\n", "f:1: Recursive reference not allowed here"),
@@ -57,12 +57,12 @@ const REFUSED: [(&str, &str, &str); 21] = [
     (
         QUEUE,
         "metadata: {name: Bad_Name}",
-        "Bad_Name: metadata.name: Invalid value: \"Bad_Name\": must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253",
+        "Bad_Name: metadata.name: Invalid value: \"Bad_Name\": must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253 characters",
     ),
     (
         QUEUE,
         "metadata: {name: a, labels: {team: 5}}",
-        "a: metadata.labels.team: Invalid value: 5: must be a text",
+        "a: metadata.labels.team: Invalid value: 5: must be a string",
     ),
     (
         QUEUE,

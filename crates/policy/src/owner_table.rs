@@ -107,10 +107,14 @@ impl PauseRule {
             None => check_path(field)?,
         }
         if !(value.is_boolean() || value.is_number() || value.is_string()) {
-            return Err(FieldError::invalid("value", value.clone(), "must be a boolean, a number or a text"));
+            return Err(FieldError::invalid(
+                "value",
+                value.clone(),
+                "must be a boolean, a number or a string",
+            ));
         }
         if field.starts_with(ANNOTATIONS) && !value.is_string() {
-            return Err(FieldError::invalid("value", value.clone(), "must be a text, as annotations are"));
+            return Err(FieldError::invalid("value", value.clone(), "must be a string, as annotations are"));
         }
         if *on_expiry == OnExpiry::Delete && self.is_for(kueue::GROUP, kueue::WORKLOAD) {
             let detail = "must be Pause for a Workload of Kueue, which makes another one for the same job";

@@ -236,7 +236,7 @@ impl Inherited {
 fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     let name = name.filter(|name| !name.is_empty())?;
     if !is_subdomain(name) {
-        let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+        let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253 characters";
         errors.push(FieldError::invalid("spec.parentQueue", name, detail));
     }
     Some(name.into())

@@ -85,8 +85,16 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
             "--config=/x",
             "must not have --config: set the values that docs/configuration.md names instead",
         ),
-        ("keeper", "--leader-elect=false", "must not have --leader-elect: the chart sets it by itself, so remove it"),
-        ("keeper", "--metrics-addr=:9090", "must not have --metrics-addr: the chart sets it by itself, so remove it"),
+        (
+            "keeper",
+            "--leader-elect=false",
+            "must not have --leader-elect: the chart sets it by itself, so remove it",
+        ),
+        (
+            "keeper",
+            "--metrics-addr=:9090",
+            "must not have --metrics-addr: the chart sets it by itself, so remove it",
+        ),
     ] {
         let values = json!({component: {"extraArgs": [argument]}});
         let output = template("test", &values, &[]).await;
@@ -94,5 +102,9 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
     }
     let twice = json!({"keeper": {"extraArgs": ["--verbose", "--verbose=true"]}});
     let output = template("test", &twice, &[]).await;
-    assert!(output.stderr.contains("must not have --verbose: the list has it already, so remove one"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("must not have --verbose: the list has it already, so remove one"),
+        "{}",
+        output.stderr
+    );
 }

@@ -315,7 +315,7 @@ async fn what_the_programs_refuse_in_their_file_the_chart_refuses_before() {
     let at = |key: &str| format!("metadata.annotations.{key}");
     let http = |url: &str| with_receiver(url, ("allowHTTP", json!(false)));
     let row = |field: &str, of_kueue: &str, queue: &str| json!({field: of_kueue, "queue": queue});
-    let no_text = "of kind Thing must be a text, as annotations are: write it in quotes";
+    let no_text = "of kind Thing must be a string, as annotations are: write it in quotes";
     let only_https = "must be an https URL: http is for loopback addresses, and others with allowHTTP: true";
     let mut table = Vec::new();
     for ((values, file), words) in [

@@ -395,7 +395,7 @@ async fn a_bad_value_is_refused_with_the_field_the_value_and_the_remedy() {
         ),
         (
             keeper(json!({"exemptNamespaces": ["Prod"]})),
-            "keeper.exemptNamespaces[0]: Invalid value: \"Prod\": must be a name of small letters",
+            "keeper.exemptNamespaces[0]: Invalid value: \"Prod\": must be a name of lower case letters",
         ),
         (
             json!({"commonLabels": {"team": "a b"}}),

@@ -70,7 +70,7 @@ pub fn flatten(source: String, mut value: Value, documents: &mut Vec<Document>) 
     let text = |key: &str| match value.get(key) {
         None | Some(Value::Null) => bail!("{source}: {key} is missing"),
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(other) => bail!("{source}: {key} must be a text, not {other}"),
+        Some(other) => bail!("{source}: {key} must be a string that isn't empty, not {other}"),
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
     // without items, only the name of the kind resembles that of a List
@@ -152,7 +152,10 @@ mod tests {
             (json!([]), "f:1: an object was expected, with apiVersion, kind and metadata"),
             (json!({"kind": "A"}), "f:1: apiVersion is missing"),
             (json!({"apiVersion": "v1"}), "f:1: kind is missing"),
-            (json!({"apiVersion": 1, "kind": "A"}), "f:1: apiVersion must be a text, not 1"),
+            (
+                json!({"apiVersion": 1, "kind": "A"}),
+                "f:1: apiVersion must be a string that isn't empty, not 1",
+            ),
             (json!({"apiVersion": "v1", "kind": "List", "items": [{}]}), "f:1 item 1: apiVersion is missing"),
             (json!({"apiVersion": "v1", "kind": "List", "items": {}}), "f:1: items must be a list"),
         ] {

@@ -32,10 +32,9 @@ pub use rules::{either, suggestion};
 use rules::{is_label, joined, rule, wrong_type};
 
 /// The rule of names, as Kubernetes has it: a DNS subdomain.
-const SUBDOMAIN: &str = "must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+const SUBDOMAIN: &str = "must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253 characters";
 /// The rule of names of namespaces: a DNS label.
-const LABEL: &str =
-    "must be lower case letters, digits and '-', beginning and ending with a letter or digit, at most 63";
+const LABEL: &str = "must be lower case letters, digits and '-', beginning and ending with a letter or digit, at most 63 characters";
 
 /// The highest value of a `PriorityClass` that the API server accepts, except for its own classes.
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
@@ -211,7 +210,7 @@ impl Reasons {
             Value::String(text) => {
                 let longest = schema.max_length.and_then(|longest| usize::try_from(longest).ok());
                 if let Some(longest) = longest.filter(|longest| text.chars().count() > *longest) {
-                    self.invalid(field, value, format!("must be at most {longest} letters"));
+                    self.invalid(field, value, format!("must be at most {longest} characters"));
                 }
             }
             Value::Number(number) => {

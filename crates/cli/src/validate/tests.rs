@@ -192,7 +192,7 @@ fn what_the_schema_refuses_is_refused_once() {
     let long = "0".repeat(64) + "1h";
     for (document, expected) in [
         (queue("a", json!([])), "spec: Invalid value: []: must be an object"),
-        (queue("a", json!({"maxDuration": 5})), "spec.maxDuration: Invalid value: 5: must be a text"),
+        (queue("a", json!({"maxDuration": 5})), "spec.maxDuration: Invalid value: 5: must be a string"),
         (
             queue("a", json!({"onReversal": "Ignore"})),
             "spec.onReversal: Invalid value: \"Ignore\": must be Pause or DeletePods",
@@ -217,13 +217,13 @@ fn what_the_schema_refuses_is_refused_once() {
 fn an_object_without_a_name_or_with_a_bad_one_is_refused() {
     let named = |metadata: Value| Document { value: json!({"metadata": metadata}), ..queue("a", json!({})) };
     let required = "metadata.name: Required value: name or generateName is required";
-    let bad = "metadata.name: Invalid value: \"Bad_Name\": must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+    let bad = "metadata.name: Invalid value: \"Bad_Name\": must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253 characters";
     for (metadata, expected) in [
         (json!({}), Some(required)),
         (json!({"name": ""}), Some(required)),
         (json!({"generateName": "a-"}), None),
         (json!({"name": "Bad_Name"}), Some(bad)),
-        (json!({"name": 5}), Some("metadata.name: Invalid value: 5: must be a text")),
+        (json!({"name": 5}), Some("metadata.name: Invalid value: 5: must be a string")),
     ] {
         assert_eq!(judged(&[named(metadata.clone())])[0].1, Vec::from_iter(expected), "{metadata}");
     }

@@ -181,7 +181,7 @@ async fn text(field: &'static str, file: &str) -> Result<String, PostError> {
     let bytes = read(field, file, LONGEST_SECRET).await?;
     let text = str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     if text.is_empty() {
-        return Err(PostError::Invalid { field, expected: "must be a file with a text" });
+        return Err(PostError::Invalid { field, expected: "must be a file that isn't empty, in UTF-8" });
     }
     Ok(text.to_owned())
 }

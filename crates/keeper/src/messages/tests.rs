@@ -204,7 +204,7 @@ async fn files_are_read_for_each_message_and_a_missing_one_is_an_error_that_show
     }
     for (file, bad, expected) in [
         (&token_file, "secret one\u{7f}", "tokenFile: must be a token of visible ASCII"),
-        (&token_file, "", "tokenFile: must be a file with a text"),
+        (&token_file, "", "tokenFile: must be a file that isn't empty, in UTF-8"),
         (&url_file, "http://example.com/secret", "urlFile: must be an https URL"),
         (&url_file, "https://secret@example.com", "urlFile: must be a URL without user"),
         (&url_file, &*"x".repeat(20_000), "urlFile: must be a shorter file"),

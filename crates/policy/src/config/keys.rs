@@ -29,19 +29,19 @@ const POOL: &str = "must be the value of a label, such as a100: at most 63 lette
 const USER: &str = "must be the name of a user, such as system:serviceaccount:kai-scheduler:scheduler, without spaces around it";
 const SCHEDULER: &str = "must be the name of one user: letters, digits and . _ : / @ + = # ~ % -, where a service account is system:serviceaccount:NAMESPACE:NAME; give each scheduler an entry of its own";
 const GROUP: &str = "must be the name of a group of users, such as system:masters, without spaces around it";
-const NAMESPACE: &str = "must be the name of a namespace, such as kube-system: at most 63 small letters, digits and '-', with a letter or digit at both ends";
-const OBJECT: &str = "must be the name of an object: small letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
-const QUEUE: &str = "must be the name of a queue of scheduling.run.ai: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+const NAMESPACE: &str = "must be the name of a namespace, such as kube-system: at most 63 lower case letters, digits and '-', with a letter or digit at both ends";
+const OBJECT: &str = "must be the name of an object: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253 characters";
+const QUEUE: &str = "must be the name of a queue of scheduling.run.ai: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253 characters";
 const LOCAL_QUEUE: &str =
     "must be the name of a LocalQueue, or its namespace, a slash and its name: team-a/main";
 const DATA: &str = "must be a key of a ConfigMap, such as config.yaml: letters, digits, '-', '_' and '.'";
 const RESOURCE: &str =
     "must be the name of a resource, such as nvidia.com/gpu or cpu: at most 253 letters, digits and . _ - /";
-const RECEIVER: &str = "must be a name in metrics and logs: at most 63 small letters, digits and '-', with a letter or digit at both ends";
+const RECEIVER: &str = "must be a name in metrics and logs: at most 63 lower case letters, digits and '-', with a letter or digit at both ends";
 const SOURCE: &str = "must be a name of the cluster for receivers, such as /clusters/gpu-1: at most 253 letters, digits and . _ : / ? & = % ~ -";
 const FILE: &str = "must be the path of a file, from / on";
 const FACTOR: &str = "must be a decimal number in quotes, such as \"1.5\"";
-const TEXT: &str = "must be a text";
+const TEXT: &str = "must be a string";
 
 /// A row of the table: a key of the file, or the items of a list.
 #[derive(Clone, Copy, Debug)]

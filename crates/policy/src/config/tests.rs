@@ -207,7 +207,11 @@ fn queues_of_kueues_stand_for_queues_in_the_order_of_the_file() {
     let expected = [(local(Some("a")), "q"), (local(None), "r"), (KueueQueue::Cluster("gpu".into()), "q")];
     assert_eq!(config.kueue_queues.0, expected.map(|(queue, of)| (queue, of.to_owned())));
     for (row, path, detail) in [
-        ("{localQueue: a, clusterQueue: a, queue: q}", "", "must have exactly one of localQueue and clusterQueue"),
+        (
+            "{localQueue: a, clusterQueue: a, queue: q}",
+            "",
+            "must have exactly one of localQueue and clusterQueue",
+        ),
         ("{queue: q}", "", "must have exactly one of localQueue and clusterQueue"),
         (
             "{localQueue: a/b/c, queue: q}",

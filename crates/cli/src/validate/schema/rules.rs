@@ -13,12 +13,12 @@ use tenure_policy::{config::nearest, owner_table::is_subdomain};
 pub(super) fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
     if schema.x_kubernetes_int_or_string == Some(true) {
         return (!value.is_string() && !value.is_i64() && !value.is_u64())
-            .then(|| "must be a number or a text".into());
+            .then(|| "must be a number or a string".into());
     }
     let (is_right, name) = match schema.type_.as_deref()? {
         "object" => (value.is_object(), "an object"),
         "array" => (value.is_array(), "a list"),
-        "string" => (value.is_string(), "a text"),
+        "string" => (value.is_string(), "a string"),
         "boolean" => (value.is_boolean(), "true or false"),
         "integer" => (value.is_i64() || value.is_u64(), "a whole number"),
         "number" => (value.is_number(), "a number"),
@@ -35,7 +35,6 @@ pub(super) fn rule(error: &str) -> String {
         "i64" => "a whole number",
         "a boolean" => "true or false",
         "a sequence" => "a list",
-        "a string" => "a text",
         of if of == "a map" || of.starts_with("struct ") => "an object",
         of => of,
     };

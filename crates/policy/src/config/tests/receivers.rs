@@ -56,7 +56,10 @@ fn a_bad_receiver_is_refused_with_its_field_and_what_it_must_be() {
             "receivers[0].format: Invalid value: \"slack\": must be CloudEvents or Slack",
         ),
         (row("source: b"), "receivers[0]: Invalid value: \"a\": must have exactly one of url and urlFile"),
-        (row("url: 'https://a', urlFile: /a"), "receivers[0]: Invalid value: \"a\": must have exactly one of"),
+        (
+            row("url: 'https://a', urlFile: /a"),
+            "receivers[0]: Invalid value: \"a\": must have exactly one of",
+        ),
         (
             row("url: 'http://a.b/secret'"),
             "receivers[0].url: Invalid value: \"http://a.b/…\": must be an https URL: http is for loopback addresses, and others with allowHTTP: true",
