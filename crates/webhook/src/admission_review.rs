@@ -118,7 +118,9 @@ impl Request<'_> {
 /// Returns the warning about an object of a kind that has no review.
 pub fn unknown(request: &Request<'_>) -> String {
     let (group, kind) = (&request.kind.group, &request.kind.kind);
-    format!("tenure: nothing is known of kind {kind:?} of group {group:?}: not reviewed")
+    format!(
+        "tenure: kind {kind:?} of group {group:?} isn't reviewed: remove it from the rules of the webhook configuration"
+    )
 }
 
 /// The answer to a request. Without a status, the request is admitted.
@@ -168,7 +170,7 @@ impl<'b> AdmissionResponse<'b> {
     /// Refuses a review that is too large to be read, with 413. `bytes` is the size of the review.
     pub fn too_large(uid: &'b str, bytes: u64) -> Self {
         let message = format!(
-            "the object is too large to be reviewed: with what is stored of it, it takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read: shorten its annotations and its status, or leave the status out"
+            "the object is too large to be reviewed: its review takes {bytes} bytes, and the webhook reads at most {MAX_BODY_BYTES}: shorten its annotations and its status, or leave the status out"
         );
         Self::of(uid, Some(failure(413, "RequestEntityTooLarge", message, None)), Vec::new())
     }
@@ -177,7 +179,7 @@ impl<'b> AdmissionResponse<'b> {
     /// meaning of the admission.
     pub fn admit_unread(uid: &'b str, bytes: u64, text: &str) -> Self {
         let warning =
-            format!("{text}: its review takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read");
+            format!("{text}: its review takes {bytes} bytes, and the webhook reads at most {MAX_BODY_BYTES}");
         Self::of(uid, None, vec![warning])
     }
 

@@ -24,7 +24,7 @@ pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
 };
 pub use gate::LargeBodies;
-pub(crate) use gate::{HttpRefusal, LARGE_BYTES, ReceivedBody, RequestTurn, limited};
+pub(crate) use gate::{HttpRefusal, LARGE_BYTES, ReceivedBody, RequestTurn, body_too_large, limited};
 
 /// Returns the routes `/validate`, `/mutate` and `/convert`. `large` bounds the bodies of the first
 /// two. Conversions have bounds of their own.

@@ -19,7 +19,7 @@ use tracing::info;
 use crate::{
     Metrics,
     admission_review::{self, MAX_BODY_BYTES},
-    http::{announced, json, reject},
+    http::{announced, body_too_large, json, reject},
 };
 
 /// The bytes of a body's start that contain the uid: an API server writes the uid right after the
@@ -47,7 +47,7 @@ pub async fn answer(State(unread): State<Unread>, request: Request, next: Next) 
     let start = pass_over(request.into_body(), usize::MAX).await;
     let start = String::from_utf8_lossy(&start);
     let Some(uid) = uid(&start) else {
-        return reject(&metrics, (StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into()));
+        return reject(&metrics, body_too_large(MAX_BODY_BYTES));
     };
     metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
     if is_logged() {

@@ -320,12 +320,16 @@ async fn what_is_no_queue_is_admitted_with_a_warning() {
     pod["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
     assert_eq!(
         answer(&pod).await,
-        warned(&["tenure: nothing is known of kind \"Pod\" of group \"\": not reviewed"])
+        warned(&[
+            "tenure: kind \"Pod\" of group \"\" isn't reviewed: remove it from the rules of the webhook configuration"
+        ])
     );
     let other = create("example.com", &json!({"maxDuration": "soon"}));
     assert_eq!(
         answer(&other).await,
-        warned(&["tenure: nothing is known of kind \"Queue\" of group \"example.com\": not reviewed"])
+        warned(&[
+            "tenure: kind \"Queue\" of group \"example.com\" isn't reviewed: remove it from the rules of the webhook configuration"
+        ])
     );
 }
 

@@ -114,6 +114,11 @@ pub(crate) struct ReceivedBody {
     pub turn: RequestTurn,
 }
 
+/// Returns the refusal of a body of more than `most` bytes.
+pub(crate) fn body_too_large(most: usize) -> HttpRefusal {
+    (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {most} bytes"))
+}
+
 impl Default for LargeBodies {
     fn default() -> Self {
         Self::new(LARGE_IN_FLIGHT, MAX_BODY_BYTES)
@@ -157,16 +162,17 @@ impl LargeBodies {
         loop {
             let most = BODY_TIMEOUT + Duration::from_secs(whole.len() as u64 / LEAST_RATE);
             let frame = timeout_at(begun + most, body.frame()).await;
-            let frame =
-                frame.map_err(|_| (StatusCode::REQUEST_TIMEOUT, "the body comes too slowly".to_owned()))?;
+            let frame = frame.map_err(|_| {
+                (StatusCode::REQUEST_TIMEOUT, format!("the body takes longer than {} s", most.as_secs()))
+            })?;
             let Some(frame) = frame else { return Ok(whole.into()) };
             let frame = frame.map_err(|error| {
-                (StatusCode::BAD_REQUEST, format!("Failed to buffer the request body: {error}"))
+                (StatusCode::BAD_REQUEST, format!("the body can't be read to its end: {error}"))
             })?;
             let Some(data) = frame.data_ref() else { continue };
             let length = whole.len().saturating_add(data.len());
             if length > self.largest {
-                return Err((StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".to_owned()));
+                return Err(body_too_large(self.largest));
             }
             let waits = Instant::now();
             // a body beyond its peer's part must not take room that other peers need
