@@ -344,7 +344,7 @@ async fn in_namespaces_of_tenants_an_exemption_takes_the_right_to_use_it() {
     select(name, "exempt").await;
     let refused = tenant.try_create(&critical("critical")).await.unwrap_err();
     let expected = format!(
-        "spec.priorityClassName: Forbidden: pods of PriorityClass \"system-cluster-critical\" have no ceiling: it requires the right to use priorityclasses of group scheduling.k8s.io in namespace \"{name}\", which service account \"default\" and user \"exempt\" don't have: name another, or have the right granted by a RoleBinding"
+        "spec.priorityClassName: Forbidden: pods of PriorityClass \"system-cluster-critical\" have no ceiling: this class requires the right to use priorityclasses of group scheduling.k8s.io in namespace \"{name}\", which service account \"default\" and user \"exempt\" don't have: name another, or have the right granted by a RoleBinding"
     );
     assert!(refused.message.ends_with(&expected), "{}", refused.message);
     assert_refused(
