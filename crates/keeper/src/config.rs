@@ -38,7 +38,7 @@ fn settings(config: &Config) -> CeilingOptions {
 /// the next start, and is logged.
 pub fn configure(handles: &Handles, config: Config) {
     if handles.config.get().kueue_queues != config.kueue_queues {
-        warn!("kueue.queues has changed: that counts when the keeper is started again");
+        warn!("kueue.queues has changed: restart the keeper to apply the change");
     }
     let settings = settings(&config);
     // replaced before the index: a controller that acts on the index's answer must see the same

@@ -37,7 +37,7 @@ use open::{MOST_PENDING, OpenExtension};
 use target::TargetState;
 
 /// The message about a workload that the keeper may not read, and of which it has seen no pod.
-const UNREADABLE: &str = "The keeper may not read it: only a workload that Tenure pauses, or a pod without an owner, gets more time";
+const UNREADABLE: &str = "The keeper may not read this workload: only a workload that Tenure pauses, or a pod without an owner, gets more time";
 
 /// The message about a workload of which no pod is in a queue.
 const NO_POD: &str = "Waits until one of its pods runs in a queue: until then no ceiling ends its run";
@@ -105,7 +105,7 @@ impl ExtensionController {
                 if extension.status.is_none() && self.handles.extensions.has_too_many(extension) =>
             {
                 deny(format!(
-                    "{MOST_PENDING} other requests for this workload wait for approval: no more may"
+                    "{MOST_PENDING} other requests for this workload wait for approval, the most that may: delete one, or ask again when one is decided"
                 ))
             }
             ExtensionDecision::Await(message) => json!({"state": "Pending", "message": message}),

@@ -238,7 +238,7 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
     match persist(async || call(classes.get(class)).await).await {
         Ok(found) => Ok(found.value.unwrap_or_default()),
         Err(ApiError::NotFound) => anyhow::bail!(
-            "--priority-class-threshold {class}: there is no such PriorityClass: `kubectl get priorityclasses` lists those that there are"
+            "--priority-class-threshold {class}: there is no such PriorityClass: kubectl get priorityclasses lists those of the cluster"
         ),
         Err(error) => Err(error).with_context(context),
     }

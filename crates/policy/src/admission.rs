@@ -55,7 +55,9 @@ impl Findings {
 /// Returns the warning about a missing parent. [`Findings::find_parent`] finds the warning by its
 /// text.
 fn missing(parent: &str) -> String {
-    format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")
+    format!(
+        "spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue counts as a top-level queue"
+    )
 }
 
 impl From<FieldError> for Findings {

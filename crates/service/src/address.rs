@@ -47,7 +47,7 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
-        let (host, port) = parts.context("no port: should be `host:port`, or `:port` for all interfaces")?;
+        let (host, port) = parts.context("no port: must be `host:port`, or `:port` for all interfaces")?;
         Ok(Self { host: parse_host(host)?.into(), port: parse_port(port)? })
     }
 }
@@ -56,9 +56,9 @@ impl FromStr for ListenAddress {
 fn parse_host(host: &str) -> anyhow::Result<&str> {
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         let parsed = address.parse::<Ipv6Addr>();
-        return parsed.map(|_| address).context("should be an IPv6 address between the brackets");
+        return parsed.map(|_| address).context("must be an IPv6 address between the brackets");
     }
-    ensure!(!host.contains(':'), "an IPv6 address should be in brackets, as in `[::1]:8080`");
+    ensure!(!host.contains(':'), "an IPv6 address must be in brackets, as in `[::1]:8080`");
     let is_name = host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
     ensure!(is_name, "`{host}` is neither an address nor a name");
     Ok(host)
@@ -69,7 +69,7 @@ fn parse_port(port: &str) -> anyhow::Result<u16> {
     // to Rust, a number may have a plus
     let digits = port.chars().all(|c| c.is_ascii_digit()).then_some(port);
     let number = digits.and_then(|digits| digits.parse().ok());
-    number.with_context(|| format!("`{port}` should be a port's number, from 0 to 65535"))
+    number.with_context(|| format!("`{port}` must be a port's number, from 0 to 65535"))
 }
 
 impl Display for ListenAddress {
@@ -142,11 +142,11 @@ mod tests {
             ("8080", "no port"),
             ("localhost", "no port"),
             ("[::1]", "no port"),
-            (":", "`` should be a port's number"),
-            (":http", "`http` should be a port's number"),
-            (":+80", "`+80` should be a port's number"),
-            (":-1", "`-1` should be a port's number"),
-            (":99999", "`99999` should be a port's number, from 0 to 65535"),
+            (":", "`` must be a port's number"),
+            (":http", "`http` must be a port's number"),
+            (":+80", "`+80` must be a port's number"),
+            (":-1", "`-1` must be a port's number"),
+            (":99999", "`99999` must be a port's number, from 0 to 65535"),
             ("::1:8080", "in brackets"),
             ("[::1:8080", "in brackets"),
             ("http://localhost:8080", "in brackets"),

@@ -132,7 +132,7 @@ impl LoadedVerifier {
         for certificate in CertificateDer::pem_slice_iter(&pem) {
             roots.add(certificate?)?;
         }
-        ensure!(!roots.is_empty(), "there is no certificate in it");
+        ensure!(!roots.is_empty(), "the file has no certificate in PEM");
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
         Ok(Self { pem, verifier })

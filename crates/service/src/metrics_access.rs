@@ -187,7 +187,7 @@ impl IntoResponse for Refusal {
             }
             Self::Unanswered(error) => {
                 let text = format!(
-                    "the API server can't be asked if the token may read the metrics: {}\n",
+                    "can't ask the API server whether the token may read the metrics: {}\n",
                     with_causes(&error)
                 );
                 (StatusCode::SERVICE_UNAVAILABLE, text).into_response()

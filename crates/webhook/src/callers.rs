@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(error, "--scheduler-client-ca-file /no/ca.crt");
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ca.crt");
-        for (text, why) in [("", "there is no certificate in it"), ("-----BEGIN CERTIFICATE-----", "")] {
+        for (text, why) in [("", "the file has no certificate in PEM"), ("-----BEGIN CERTIFICATE-----", "")] {
             std::fs::write(&file, text).unwrap();
             let error = load(false, &[&format!("--api-client-ca-file={}", file.display())]).unwrap_err();
             assert!(error.to_string().starts_with("--api-client-ca-file "), "{error}");

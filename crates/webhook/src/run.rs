@@ -149,7 +149,7 @@ impl Handlers {
     /// start.
     fn configure(&self, config: Config) {
         if config.kueue_queues != self.kueue_queues {
-            warn!("kueue.queues has changed: that counts when the webhook is started again");
+            warn!("kueue.queues has changed: restart the webhook to apply the change");
         }
         self.sight.placement.change(|index| index.set_longest_formation(config.longest_formation));
         self.sight.queues.configure(&config);

@@ -280,7 +280,7 @@ async fn a_floor_above_the_own_ceiling_is_refused() {
 
 #[tokio::test]
 async fn what_is_probably_not_meant_is_admitted_with_a_warning() {
-    let missing = "spec.parentQueue: queue \"gone\" doesn't exist: until it does, this queue is at the top";
+    let missing = "spec.parentQueue: queue \"gone\" doesn't exist: until it does, this queue counts as a top-level queue";
     assert_eq!(answer(&create(RUNAI, &json!({"parentQueue": "gone"}))).await, warned(&[missing]));
     let mut elsewhere = create(TENSORSTACK, &json!({"maxDuration": "1d"}));
     elsewhere["request"]["namespace"] = json!("default");
@@ -515,7 +515,8 @@ async fn what_the_watch_saw_last_is_what_counts() {
     Store::<RunaiQueueObject>::delete(&mut known, &"a".into());
     assert_eq!(ask(webhook.clone(), &review).await, admitted());
     Store::<RunaiQueueObject>::retain(&mut known, &["demo".into()].into());
-    let missing = "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue is at the top";
+    let missing =
+        "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue counts as a top-level queue";
     assert_eq!(ask(webhook, &review).await, warned(&[missing]));
 }
 
@@ -545,7 +546,8 @@ fn api_server(status: Option<u16>) -> (Client, Arc<AtomicUsize>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_that_the_watch_has_not_shown_yet_is_looked_up_before_a_warning() {
-    let missing = "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue is at the top";
+    let missing =
+        "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue counts as a top-level queue";
     for (status, expected) in [
         (Some(200), admitted()),
         (Some(404), warned(&[missing])),
