@@ -61,7 +61,7 @@ impl ChangeCommand for Deactivate {
         pauses(subject).with_context(|| {
             let ApiResource { kind, api_version, .. } = &object.kind.resource;
             format!(
-                "{object} can't be paused: {kind} of {api_version} is not in Tenure's own table (rows that an admin has added are known to the keeper alone)"
+                "{object} can't be paused: this plugin knows no field that pauses a {kind} of {api_version} (kinds that an admin has added are known to the keeper alone)"
             )
         })
     }
@@ -88,7 +88,11 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let message = move |now: &Value| {
         let took = by.iter().find(|(_, record)| pause::took(OwnerObject(now), record));
         let (_, record) = took.with_context(|| {
-            format!("{name}: the API server took the write, but didn't keep what pauses it")
+            let fields: Vec<&str> = by.iter().map(|(_, record)| record.field.as_str()).collect();
+            let fields = fields.join(" and ");
+            format!(
+                "{name}: the API server took the write and dropped {fields}: see whether an admission webhook resets it"
+            )
         })?;
         Ok(format!("deactivated ({}: {})", record.field, shown(&record.value)))
     };

@@ -40,8 +40,8 @@ Examples:
   kubectl tenure resume --all -n research"
 )]
 pub struct Resume {
-    /// A field that may be restored although Tenure's own table doesn't have it for this kind, because an admin has added
-    /// it to the keeper's table
+    /// Also restore this field, by which an admin has the keeper pause a further kind (keeper.owners of the chart). Without
+    /// this flag, only fields by which Tenure pauses kinds that it knows itself are restored
     #[arg(long = "field", value_name = "PATH")]
     fields: Vec<String>,
 

@@ -130,9 +130,9 @@ fn what_can_not_be_read_is_one_line_with_its_place() {
     for (path, expected) in [
         ("gone.yaml", "error: the path \"gone.yaml\" does not exist\n"),
         ("none.yaml", "error: no objects in none.yaml\n"),
-        ("bad.yaml", "error: bad.yaml:8: key \"a\" is there twice\n"),
+        ("bad.yaml", "error: bad.yaml:8: key \"a\" appears twice\n"),
         ("list.json", "error: list.json:1: an object was expected, with apiVersion, kind and metadata\n"),
-        (".", "error: ./bad.yaml:8: key \"a\" is there twice\n"),
+        (".", "error: ./bad.yaml:8: key \"a\" appears twice\n"),
         ("- -f -", "error: -f -: standard input can be read only once\n"),
     ] {
         let (out, err, code) = run(&directory, &format!("validate -f {path}"));
@@ -150,7 +150,7 @@ fn a_few_lines_that_stand_for_too_much_are_refused_at_once() {
         writeln!(bomb, "a{level}: &a{level} [{aliases}]").unwrap();
     }
     let (_, err, code) = run_with_input("validate -f -", &bomb);
-    assert!(err.contains("its aliases stand for too much"), "{err}");
+    assert!(err.contains("its aliases stand for too many values"), "{err}");
     assert_eq!(code, 1);
 }
 

@@ -24,7 +24,7 @@ const UNREADABLE: [(&str, &str); 15] = [
         "apiVersion: v1\nkind: Queue\nspec:\n\ta: 1\n",
         "f:4: tabs disallowed within this context (block indentation)",
     ),
-    ("apiVersion: v1\nkind: Queue\nkind: Queue\n", "f:3: key \"kind\" is there twice"),
+    ("apiVersion: v1\nkind: Queue\nkind: Queue\n", "f:3: key \"kind\" appears twice"),
     ("- apiVersion: v1\n", "f:1: an object was expected, with apiVersion, kind and metadata"),
     ("just text\n", "f:1: an object was expected, with apiVersion, kind and metadata"),
     ("kind: Queue\n", "f:1: apiVersion is missing"),

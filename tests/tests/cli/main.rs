@@ -469,7 +469,7 @@ async fn what_cannot_be_resumed_is_reported_and_the_others_go_on() {
     assert_eq!(output.stdout, "deployment.apps/good resumed (spec.replicas: 1)\n");
     assert_eq!(output.code, Some(1));
     for expected in [
-        "error: deployment.apps/stopped was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0: set by another user or controller: kubectl get --show-managed-fields -o yaml says by which\n",
+        "error: deployment.apps/stopped was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0: set by another user or controller: kubectl get --show-managed-fields -o yaml shows by which\n",
         "error: deployment.apps/unreadable: annotation tenure.dev/paused can't be read: soon\n",
         "Error from server (NotFound): deployments.apps \"gone\" not found\n",
         "error: the server doesn't have a resource type \"nonsense\": kubectl api-resources lists the types\n",

@@ -117,7 +117,7 @@ impl<'o> ChangeSubject<'o> {
                 bail!("{object} isn't paused: it has no annotation {PAUSED_ANNOTATION}");
             };
             bail!(
-                "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}, though its {field} is {}: set by another user or controller: kubectl get --show-managed-fields -o yaml says by which",
+                "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}, though its {field} is {}: set by another user or controller: kubectl get --show-managed-fields -o yaml shows by which",
                 shown(found.at(field))
             );
         };
@@ -213,7 +213,7 @@ impl<'o> ChangeSubject<'o> {
             }
             if *value == record.value && *value != record.previous_value {
                 bail!(
-                    "{name}: the record was removed, but {field} is still {shown}: another program on the server sets it"
+                    "{name}: the record was removed, but {field} is still {shown}: another program sets it: kubectl get --show-managed-fields -o yaml shows which"
                 );
             }
             Ok(format!("{word} ({field}: {shown})"))

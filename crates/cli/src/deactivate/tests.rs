@@ -30,7 +30,7 @@ fn what_runs_is_paused_and_marked_in_one_write() {
     let now = object(&[("paused", &text), ("active", "false")], &json!({"suspend": true}));
     assert_eq!(message(&deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
     let dropped = object(&[("paused", &text)], &json!({}));
-    assert!(message(&deactivation, &dropped).unwrap_err().contains("didn't keep"));
+    assert!(message(&deactivation, &dropped).unwrap_err().contains("dropped spec.suspend"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn where_there_is_nothing_to_stop_a_message_says_so() {
         (
             "rollout",
             object(&[], &json!({"replicas": 1})),
-            "Rollout of argoproj.io/v1 is not in Tenure's own table",
+            "this plugin knows no field that pauses a Rollout of argoproj.io/v1",
         ),
     ] {
         let error = judged(&Deactivate, kind, &found).unwrap_err();

@@ -53,7 +53,7 @@ fn what_can_not_be_read_is_reported_with_its_place() {
         ("# a\n---\n~\n", "no objects in f"),
         ("- 1\n", "f:1: an object was expected, with apiVersion, kind and metadata"),
         ("a: 1\n", "f:1: apiVersion is missing"),
-        (&format!("{good}---\n\nspec: {{}}\nspec: {{}}\n"), "f:6: key \"spec\" is there twice"),
+        (&format!("{good}---\n\nspec: {{}}\nspec: {{}}\n"), "f:6: key \"spec\" appears twice"),
         (&format!("{good}---\n{{\n\"a\" 1}}\n"), "f:5: expected `:`"),
     ] {
         assert_eq!(read_files(&[("f", text)], "f").unwrap_err(), expected);

@@ -142,14 +142,14 @@ fn options(length: usize) -> Options {
 
 fn explain(error: &Error) -> String {
     match error {
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("key {key:?} is there twice"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("key {key:?} appears twice"),
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
             format!("it is nested deeper than {DEEPEST} levels")
         }
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => {
-            "its aliases stand for too much: write some of it out".into()
+            "its aliases stand for too many values: write the values out".into()
         }
         Error::AliasError { error, .. } => explain(error),
         other => UserMessageFormatter.format_message(other).into_owned(),
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(de::Error::custom(format!("key {key:?} is there twice")));
+                return Err(de::Error::custom(format!("key {key:?} appears twice")));
             }
             let Unambiguous(value) = entries.next_value()?;
             object.insert(key, value);

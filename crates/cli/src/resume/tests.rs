@@ -63,7 +63,7 @@ fn without_a_record_there_is_nothing_to_take_back() {
     let by_other = judged("deployment", &json!({"metadata": {}, "spec": {"replicas": 0}}), &[]).unwrap_err();
     assert_eq!(
         by_other,
-        "deployment.apps/test was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0: set by another user or controller: kubectl get --show-managed-fields -o yaml says by which"
+        "deployment.apps/test was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0: set by another user or controller: kubectl get --show-managed-fields -o yaml shows by which"
     );
     let running = judged("deployment", &json!({"metadata": {}, "spec": {"replicas": 2}}), &[]).unwrap_err();
     assert!(running.ends_with("it has no annotation tenure.dev/paused"), "{running}");

@@ -305,7 +305,7 @@ async fn events(State(page): SharedPage) -> Response {
 /// Returns the explanation of a workload, its events, and the verb that the user may apply to it.
 async fn workload(State(page): SharedPage, Query(WorkloadQuery { id }): Query<WorkloadQuery>) -> Response {
     let Some(row) = page.live.row(&id) else {
-        return Json(json!({"error": "it is gone"})).into_response();
+        return Json(json!({"error": "the workload is gone"})).into_response();
     };
     match page.about(&row).await {
         Ok(about) => Json(about).into_response(),
@@ -360,7 +360,7 @@ impl PageState {
     /// Runs the command of a change. An error: the workload is gone, or its state has changed so
     /// that the verb isn't for it any more.
     async fn change(&self, ConfirmedChange { id, verb, duration: more }: &ConfirmedChange) -> Result<Value> {
-        let row = self.live.row(id).context("it is gone")?;
+        let row = self.live.row(id).context("the workload is gone")?;
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         self.client.as_ref().context("the page shows files: there is nothing to change")?;
         let known = verb_of(&row).filter(|known| known == verb);

@@ -107,7 +107,7 @@ fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     let line = error.location().map_or(1, |location| location.line());
     let error = error.without_snippet();
     if stands_for_too_much(error) {
-        let text = format!("its aliases stand for more than {REPEATED} values: write some of it out");
+        let text = format!("its aliases stand for more than {REPEATED} values: write the values out");
         return ConfigError { problems: vec![Problem { line, text }] };
     }
     let text = error.to_string();

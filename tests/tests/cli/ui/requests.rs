@@ -99,7 +99,7 @@ async fn another_site_reads_and_changes_nothing_even_with_the_cookie() {
     let headers = [&[&*cookie, "Origin: http://evil.example"], &upgrade[..]].concat();
     assert_eq!(ui.request("GET /events", &headers, "").await.status, 403);
     let refused = ui.request("POST /change", &[&cookie, &own, json], change).await;
-    assert_eq!((refused.status, refused.body.contains("it is gone")), (400, true), "{refused:?}");
+    assert_eq!((refused.status, refused.body.contains("the workload is gone")), (400, true), "{refused:?}");
     let preflight = ui.request("OPTIONS /change", &["Origin: http://evil.example"], "").await;
     assert!(preflight.status == 403 && !preflight.head.contains("access-control"), "{preflight:?}");
 }

@@ -40,7 +40,7 @@ fn values_of_json_may_follow_each_other() {
 
 #[test]
 fn a_key_of_json_that_is_there_twice_is_an_error() {
-    let error = (2, "key \"a\" is there twice".into());
+    let error = (2, "key \"a\" appears twice".into());
     assert_eq!(json("{\"b\": {\"a\": 1,\n\"a\": 2}}"), Err(error));
 }
 
@@ -172,7 +172,7 @@ fn merged_keys_give_way_to_written_ones() {
 
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
-    assert_eq!(refused("a: 1\nb: 2\na: 3\n"), (3, "key \"a\" is there twice".into()));
+    assert_eq!(refused("a: 1\nb: 2\na: 3\n"), (3, "key \"a\" appears twice".into()));
     assert_eq!(refused("a: 1\n[b]: 2\n").0, 2);
     assert_eq!(refused("a: 1\nb: &x [*x]\n").0, 2);
     assert_eq!(refused("a: 1\n b: 2\n").0, 2);
@@ -187,9 +187,9 @@ fn a_few_lines_that_stand_for_too_much_are_refused() {
         let alias = format!("*a{},", level - 1).repeat(9);
         writeln!(text, "a{level}: &a{level} [{alias}]").unwrap();
     }
-    assert!(refused(&text).1.starts_with("its aliases stand for too much"));
+    assert!(refused(&text).1.starts_with("its aliases stand for too many values"));
     let long = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(1 << 20), "*a,".repeat(1000));
-    assert!(refused(&long).1.starts_with("its aliases stand for too much"));
+    assert!(refused(&long).1.starts_with("its aliases stand for too many values"));
 }
 
 #[test]

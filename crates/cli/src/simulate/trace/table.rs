@@ -39,7 +39,7 @@ pub fn columns(text: &str) -> Result<Columns, String> {
         let field = fields.into_iter().find(|field| *field == name.trim());
         let unknown = || format!("{name:?} is no field: must be one of {}", fields.join(", "));
         if columns.insert(field.ok_or_else(unknown)?, column.trim().to_owned()).is_some() {
-            return Err(format!("{name:?} is there twice"));
+            return Err(format!("{name:?} appears twice"));
         }
     }
     Ok(columns)
