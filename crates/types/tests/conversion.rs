@@ -327,7 +327,7 @@ fn what_has_no_metadata_is_refused() {
         );
     }
     for object in [json!(null), json!([]), json!("Queue"), json!(1)] {
-        assert_eq!(refusal(&object), "an object that isn't a map");
+        assert_eq!(refusal(&object), "must be a map");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{podgroup::LONGEST_NAME, text::shortened};
 #[derive(Debug, Error)]
 pub enum ConversionError {
     /// The object isn't a map.
-    #[error("an object that isn't a map")]
+    #[error("must be a map")]
     NotAMap,
     /// A field has a value that no Queue has there.
     #[error("queue {queue:?}: {field}: Invalid value: {value}: {must}")]
