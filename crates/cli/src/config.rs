@@ -14,7 +14,7 @@ use tenure_policy::config::{ConfigFile, Problem};
 use crate::print::{OutputArgs, print_message};
 use report::ConfigReport;
 
-/// Check the configuration file of Tenure's servers
+/// Check the configuration file of keeper and webhook
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     Check(CheckArgs),

@@ -20,8 +20,8 @@ use crate::{
 /// Defaults of floors, and how they are resolved.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FloorArgs {
-    /// The configuration file of the servers, or of KAI-Scheduler (also as a ConfigMap); - for standard input. Flags
-    /// win over it
+    /// The configuration file of keeper and webhook, or of KAI-Scheduler (also as a ConfigMap); - for standard input.
+    /// Flags win over it
     #[arg(long, value_name = "FILE", help_heading = "Floors")]
     config: Option<String>,
 

@@ -23,7 +23,7 @@ use crate::{
 use answer::Forecast;
 use room::ClusterRoom;
 
-/// Show what comes free, and by when at the latest
+/// Show which resources come free, and by when at the latest
 ///
 /// A bound, not an estimate: the latest time at which each pod has ended, by the ceiling of its queue alone. The bound
 /// includes ten minutes for the keeper, even if owners resist, and the grace period of the pod. Most pods end sooner. Pods
@@ -40,8 +40,8 @@ pub struct ForecastArgs {
     #[command(flatten)]
     input: InputArgs,
 
-    /// The time by which there is room for this workload: a Pod, Job, JobSet, Deployment, StatefulSet or ReplicaSet; - is
-    /// standard input
+    /// Show when there is room for this workload at the latest: a Pod, Job, JobSet, Deployment, StatefulSet or
+    /// ReplicaSet; - is standard input
     #[arg(long = "for", value_name = "FILE|-")]
     workload: Option<String>,
 
@@ -57,14 +57,14 @@ pub struct ForecastArgs {
     #[arg(long, value_name = "N", default_value_t = 30)]
     rows: usize,
 
-    /// The longest time that a pod may terminate, as the keeper has it
+    /// The longest time that a pod may terminate: the value of the keeper's flag of this name
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
     max_termination_grace: ExtendedDuration,
 
     #[command(flatten)]
     t9k: T9kArgs,
 
-    /// The configuration file of the servers; - for standard input
+    /// The configuration file of keeper and webhook; - for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 

@@ -90,7 +90,7 @@ pub struct ListArgs {
     #[command(flatten)]
     t9k: T9kArgs,
 
-    /// The configuration file of the servers, whose default floors count; - for standard input
+    /// The configuration file of keeper and webhook, whose default floors count; - for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 }

@@ -53,8 +53,8 @@ pub struct QueueArgs {
     #[command(flatten)]
     t9k: T9kArgs,
 
-    /// The configuration file of the servers, whose waitForPodsReady and default floors count if no queue has any;
-    /// - for standard input
+    /// The configuration file of keeper and webhook, whose waitForPodsReady and default floors count if no queue has
+    /// any; - for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 

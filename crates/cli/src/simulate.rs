@@ -132,7 +132,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "maxDuration=DURATION,...", value_parser = sweep, conflicts_with = "ceiling", help_heading = "Policy")]
     sweep: Option<Box<[ExtendedDuration]>>,
 
-    /// The configuration file of the servers, whose default floors count; - for standard input
+    /// The configuration file of keeper and webhook, whose default floors count; - for standard input
     #[arg(long, value_name = "FILE", help_heading = "Policy")]
     config: Option<String>,
 }

@@ -85,14 +85,14 @@ pub struct UiArgs {
     #[arg(long, value_name = "FILE")]
     simulation: Option<String>,
 
-    /// The longest time that a pod may terminate, as the keeper has it
+    /// The longest time that a pod may terminate: the value of the keeper's flag of this name
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
     max_termination_grace: ExtendedDuration,
 
     #[command(flatten)]
     t9k: T9kArgs,
 
-    /// The configuration file of the servers, whose default floors count
+    /// The configuration file of keeper and webhook, whose default floors count
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 }

@@ -47,7 +47,7 @@ pub struct UsageArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = "tenure-system")]
     tenure_namespace: String,
 
-    /// The ConfigMap that has the record, as the keeper has it
+    /// The ConfigMap with the record: the value of the keeper's flag of this name
     #[arg(long, value_name = "NAME", default_value = USAGE_CONFIG_MAP)]
     usage_config_map: String,
 

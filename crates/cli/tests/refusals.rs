@@ -346,7 +346,7 @@ fn servers_that_answer_otherwise_than_an_api_server() {
 
 #[test]
 fn command_lines_that_say_too_little_or_too_much() {
-    let which = "error: which workloads? Name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
+    let which = "error: no workloads: name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
     for (line, begin) in [
         ("resume", which),
         ("resume -A --since 1h", which),

@@ -80,6 +80,6 @@ async fn pauses_are_taken_back_by_queue_labels_and_time() {
     for flags in [&["resume"][..], &["resume", "-A"], &["resume", "--since", "1h"], &["resume", "-l", ""]] {
         let Said { code, stderr, .. } = run(world, flags).await;
         assert_eq!(code, Some(2), "{flags:?}");
-        assert!(stderr.starts_with("error: which workloads? Name them as in deployment/test"), "{stderr}");
+        assert!(stderr.starts_with("error: no workloads: name them as in deployment/test"), "{stderr}");
     }
 }

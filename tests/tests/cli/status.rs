@@ -77,7 +77,7 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     }
     let (unknown, message) = of(&healthy, "watches");
     assert!(
-        unknown == "UNKNOWN" && message.contains("keeper-0 is no pod of namespace tenure-system"),
+        unknown == "UNKNOWN" && message.contains("keeper-0 isn't a pod of namespace tenure-system"),
         "{message}"
     );
 
@@ -90,7 +90,7 @@ async fn what_works_and_what_does_not_is_reported_with_what_helps() {
     let named = run(&world, &[&status[..], &["--tenure-namespace", name]].concat()).await;
     let named = checks(&named);
     let (unknown, message) = of(&named, "watches");
-    assert!(unknown == "UNKNOWN" && message.ends_with("is no name of a pod"), "{message}");
+    assert!(unknown == "UNKNOWN" && message.ends_with("isn't the name of a pod"), "{message}");
 
     // a user sees what they may see, and that is no failure
     let user = with_role(&world, name, "view").await;

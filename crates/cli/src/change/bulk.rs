@@ -72,7 +72,7 @@ impl BulkArgs {
 /// refused workloads. A bad command line if the flags select nothing.
 pub async fn run<C: ChangeCommand>(command: C, connect: ConnectArgs, dry_run: bool) -> Result<()> {
     let Some(bulk) = command.bulk().filter(|bulk| bulk.selects()).cloned() else {
-        let message = "which workloads? Name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
+        let message = "no workloads: name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
         return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, message).into());
     };
     let cluster = connect.connect().await?;

@@ -41,7 +41,7 @@ pub const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 /// The flag of commands that read queues of T9k.
 #[derive(Clone, Debug, Args)]
 pub struct T9kArgs {
-    /// The namespace in which queues of T9k count, as the keeper and the webhook have it
+    /// The namespace of T9k's queues (scheduler.tensorstack.dev): the value of the keeper's flag of this name
     #[arg(long = "t9k-system-namespace", value_name = "NAMESPACE", default_value = T9K_SYSTEM_NAMESPACE)]
     pub system_namespace: String,
 }

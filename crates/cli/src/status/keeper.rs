@@ -92,8 +92,11 @@ impl Inspector<'_> {
         let (namespace, (scheme, port)) = (keeper.namespace().unwrap_or_default(), admin_port(keeper));
         // another text would lead to another path of the API server, with the user's rights
         if !is_subdomain(holder) {
-            let message = format!("the Lease's holder {holder:?} is no name of a pod");
-            return Err(CheckFailure::unknown(message, "curl the /ready of the keeper that leads"));
+            let message = format!("the Lease's holder {holder:?} isn't the name of a pod");
+            return Err(CheckFailure::unknown(
+                message,
+                "ask the keeper that leads for /readyz of its admin port",
+            ));
         }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{scheme}:{holder}:{port}/proxy/ready");
         let request = Request::get(&path).body(Vec::new());
@@ -102,9 +105,10 @@ impl Inspector<'_> {
         match self.cluster.client.request_text(request).await {
             Ok(_) => Ok(format!("{holder} has read queues, PodGroups, owners and pods")),
             Err(kube::Error::Api(status)) if status.code == 404 => {
-                let message =
-                    format!("{holder} is no pod of namespace {namespace}: its admin port can't be asked");
-                Err(CheckFailure::unknown(message, "curl its /ready where it runs"))
+                let message = format!(
+                    "{holder} isn't a pod of namespace {namespace}: its admin port can't be reached from here"
+                );
+                Err(CheckFailure::unknown(message, "ask it for /readyz of its admin port where it runs"))
             }
             Err(error) if is_forbidden(&error) => {
                 Err(CheckFailure::forbidden(&format!("get pods/proxy in namespace {namespace}")))
