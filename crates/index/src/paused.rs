@@ -168,11 +168,20 @@ impl PausedOwners {
         self.again.iter().filter_map(|uid| self.by_uid.get(uid))
     }
 
-    /// Returns the next time after `after` at which a topmost owner is due to come back.
-    pub fn next_return(&self, owners: &OwnerRecords, after: Timestamp) -> Option<Timestamp> {
-        let is_topmost = |uid| self.by_uid.get(uid).is_some_and(|paused| self.is_topmost(paused, owners));
+    /// Returns the next time after `after` at which a topmost owner is due to come back, or is held up
+    /// by its pods no longer.
+    pub fn next_return(
+        &self,
+        owners: &OwnerRecords,
+        after: Timestamp,
+        is_held: impl Fn(&Paused) -> bool,
+    ) -> Option<Timestamp> {
+        let topmost = |uid| self.by_uid.get(uid).filter(|paused| self.is_topmost(paused, owners));
         let mut later = self.order.range((Excluded((after, Uid::MAX)), Unbounded));
-        later.find(|(_, uid)| is_topmost(uid)).map(|(at, _)| *at)
+        let later = later.find(|(_, uid)| topmost(uid).is_some()).map(|(at, _)| *at);
+        let reached = self.order.range(..=(after, Uid::MAX)).filter_map(|(_, uid)| topmost(uid));
+        let held = reached.filter(|paused| is_held(paused));
+        held.map(Paused::held_until).filter(|at| *at > after).chain(later).min()
     }
 
     /// True if no owner is known to be paused, which is cheap to ask.

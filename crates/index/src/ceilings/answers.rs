@@ -14,7 +14,7 @@ use tenure_types::{evidence::Evidence, extension::Extension, projection, store::
 
 use super::{
     CeilingIndex, Ceilings, Overlong, PodStanding, QueueReports, SeenPod, extensions::going_run, limits,
-    returns::NewestPods, tally::tally,
+    returns::PodsBelow, tally::tally,
 };
 use crate::{
     AnnotatedKind, IneffectiveReason, PendingStamp, RunPlace, StampForm, Uid,
@@ -166,8 +166,8 @@ impl CeilingIndex {
         self.reschedule();
         let past_end = self.reader.terminating.past_end(&mut self.objects, now);
         let deadlines = &self.reader.deadlines;
-        let newest = NewestPods::default();
-        let waits = |of: &&Paused| !newest.any_below(self, of);
+        let pods = PodsBelow::at(now);
+        let waits = |of: &&Paused| !pods.hold_up(self, of);
         let returns = |of: &&Paused| of.returns.comes_back();
         let (returning, staying): (Vec<&Paused>, Vec<&Paused>) =
             self.objects.paused.topmost(&self.objects.owners).partition(returns);

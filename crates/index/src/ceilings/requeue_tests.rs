@@ -637,6 +637,33 @@ fn who_is_due_to_come_back_is_so_until_it_is_resumed() {
 }
 
 #[test]
+fn a_pod_that_names_a_paused_owner_holds_up_its_return_for_ten_minutes_at_most() {
+    for kind in ["Job", "Thing"] {
+        let mut index = index(json!({}));
+        paused(&mut index, "job", at(1), Some(at(10)), &json!({}));
+        let mut stranger = pod("x", "job", Is::Waiting);
+        let owner = stranger.metadata.owner_references.iter_mut().flatten().next().unwrap();
+        kind.clone_into(&mut owner.kind);
+        index.apply_pod(&stranger);
+        let held = (vec![], Some(at(601)));
+        assert_eq!((returned(&mut index, at(10)), index.next_return(at(10))), held, "{kind}");
+        assert_eq!((returned(&mut index, at(600)), index.next_return(at(600))), held, "{kind}");
+        let back = (vec!["job".to_owned()], None);
+        assert_eq!((returned(&mut index, at(601)), index.next_return(at(601))), back, "{kind}");
+    }
+}
+
+#[test]
+fn a_pod_past_its_ceiling_holds_up_the_return_of_its_owner_until_it_is_gone() {
+    let mut index = index(json!({"maxDuration": "1m"}));
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    paused(&mut index, "job", at(61), Some(at(70)), &json!({}));
+    assert_eq!(returned(&mut index, at(9_000)), [""; 0]);
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(returned(&mut index, at(9_000)), ["job"]);
+}
+
+#[test]
 fn who_has_pods_still_waits_until_they_are_gone() {
     let mut index = index(json!({}));
     index.apply_pod(&pod("a", "job", Is::Ready));

@@ -23,51 +23,78 @@ use crate::{
 /// The queue in which a workload takes room, and the workload.
 type QueueOccupant = (Family, ArcStr, CountedWorkload);
 
-/// The time at which the newest live pod below each root owner was created, in milliseconds, by
-/// namespace and root. None as the time: there is no pod. Each root is searched once, since
-/// tenants may write any number of records of pauses with one root.
-#[derive(Default)]
-pub(super) struct NewestPods(RefCell<HashMap<(ArcStr, Uid), Option<i64>>>);
+/// The live pods below root owners at a time, by namespace and root. Each root is searched once,
+/// since tenants may write any number of records of pauses with one root.
+pub(super) struct PodsBelow {
+    now: Timestamp,
+    known: RefCell<HashMap<(ArcStr, Uid), LivePods>>,
+}
 
-impl NewestPods {
-    /// True if there are live pods below the root owner of a pause.
-    pub fn any_below(&self, index: &CeilingIndex, paused: &Paused) -> bool {
-        self.newest(index, paused).is_some()
+/// The live pods below a root owner.
+#[derive(Clone, Copy, Default)]
+struct LivePods {
+    /// The creation of the newest pod in milliseconds. None: there is no pod.
+    newest: Option<i64>,
+    /// True if a pod is past its ceiling.
+    any_overdue: bool,
+}
+
+impl PodsBelow {
+    pub fn at(now: Timestamp) -> Self {
+        Self { now, known: RefCell::default() }
+    }
+
+    /// True if pods below the root owner of a pause still hold up its return: any for some time, then
+    /// those that the keeper ends, for which the owner would be paused again.
+    pub fn hold_up(&self, index: &CeilingIndex, paused: &Paused) -> bool {
+        let LivePods { newest, any_overdue } = self.below(index, paused);
+        any_overdue || newest.is_some() && self.now < paused.held_until()
     }
 
     /// True if an owner has pods that were created after its pause, or in the same second: the API
     /// server writes the time of creation in whole seconds.
     fn runs_again(&self, index: &CeilingIndex, paused: &Paused) -> bool {
         let at = paused.at.as_second().saturating_mul(1_000);
-        self.newest(index, paused).is_some_and(|created| created >= at)
+        self.below(index, paused).newest.is_some_and(|created| created >= at)
     }
 
-    fn newest(&self, index: &CeilingIndex, paused: &Paused) -> Option<i64> {
+    fn below(&self, index: &CeilingIndex, paused: &Paused) -> LivePods {
         let Paused { namespace, root, .. } = paused;
-        let find = || index.pods_under(namespace, *root).map(|(_, pod)| pod.created).max();
-        *self.0.borrow_mut().entry((namespace.clone(), *root)).or_insert_with(find)
+        let find = || {
+            let pods = index.pods_under(namespace, *root);
+            pods.fold(LivePods::default(), |LivePods { newest, any_overdue }, (_, pod)| LivePods {
+                newest: newest.max(Some(pod.created)),
+                any_overdue: any_overdue || pod.end().is_some_and(|end| end <= self.now),
+            })
+        };
+        *self.known.borrow_mut().entry((namespace.clone(), *root)).or_insert_with(find)
     }
 }
 
 impl CeilingIndex {
-    /// Returns the next time after `after` at which a paused owner is due to come back by itself.
-    /// None: no owner is due later.
-    pub fn next_return(&self, after: Timestamp) -> Option<Timestamp> {
-        self.objects.paused.next_return(&self.objects.owners, after)
+    /// Returns the next time after `after` at which a paused owner is due to come back by itself, or
+    /// at which pods hold up a return no longer. None: there is no such time.
+    pub fn next_return(&mut self, after: Timestamp) -> Option<Timestamp> {
+        self.reschedule();
+        let pods = PodsBelow::at(after);
+        let is_held = |paused: &Paused| paused.returns.comes_back() && pods.hold_up(self, paused);
+        self.objects.paused.next_return(&self.objects.owners, after, is_held)
     }
 
-    /// Returns the paused owners that come back at `now`, in no order. Owners with pods are left
-    /// out, since the pods would count for the next run. Two kinds of owners are included only to
-    /// correct their records: owners that a person has deactivated, which the record must show, and
-    /// owners that run again although Tenure hasn't resumed them, whose record must be removed.
+    /// Returns the paused owners that come back at `now`, in no order. Owners whose pods hold up their
+    /// return are left out, since the pods would count for the next run. Two kinds of owners are
+    /// included only to correct their records: owners that a person has deactivated, which the record
+    /// must show, and owners that run again although Tenure hasn't resumed them, whose record must be
+    /// removed.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
+        self.reschedule();
         let mut paused = std::mem::take(&mut self.objects.paused);
-        let newest = NewestPods::default();
-        let may = |paused: &Paused| !paused.returns.comes_back() || !newest.any_below(self, paused);
+        let pods = PodsBelow::at(now);
+        let may = |paused: &Paused| !paused.returns.comes_back() || !pods.hold_up(self, paused);
         let is_back = |left: &CountedWorkload| self.is_there(left);
         let due = paused.due(&self.objects.owners, now, may, is_back);
-        let again = paused.running_again(&self.objects.owners, |paused| newest.runs_again(self, paused));
-        // an owner that is due and has pods comes back once they are gone
+        let again = paused.running_again(&self.objects.owners, |paused| pods.runs_again(self, paused));
+        // an owner that is due and held up by pods comes back later
         let again = again.filter(|paused| paused.due().is_none_or(|at| at > now) || !may(paused));
         let again: Vec<Paused> = again.cloned().collect();
         self.objects.paused = paused;

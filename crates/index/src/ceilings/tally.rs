@@ -13,7 +13,7 @@ use tenure_policy::{
     tree::{QueueId, QueueTree},
 };
 
-use super::{CeilingIndex, returns::NewestPods};
+use super::{CeilingIndex, returns::PodsBelow};
 use crate::{cluster::ClusterObjects, counted::CountedWorkload};
 
 /// The reports on the queues of the run.ai family.
@@ -88,15 +88,15 @@ impl WorkloadTally<'_> {
         }
     }
 
-    /// Counts the paused owners without pods, in the queue of the run.ai family that their record
-    /// names.
+    /// Counts the paused owners whose return no pods hold up, in the queue of the run.ai family that
+    /// their record names.
     fn paused(&mut self, index: &CeilingIndex) {
-        let newest = NewestPods::default();
+        let pods = PodsBelow::at(self.now);
         for paused in index.objects.paused.topmost(&index.objects.owners) {
             // where the record doesn't say, a queue of both families may be either
             let is_elsewhere = || index.queues(Family::Tensorstack).tree().find(&paused.queue).is_some();
             let is_of_t9k = paused.family.map_or_else(is_elsewhere, |of| of == Family::Tensorstack);
-            if is_of_t9k || newest.any_below(index, paused) {
+            if is_of_t9k || pods.hold_up(index, paused) {
                 continue;
             }
             if let Some(queue) = self.tree.find(&paused.queue) {

@@ -4,11 +4,17 @@
 use std::cmp::Reverse;
 
 use arcstr::ArcStr;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{expiry::Family, pause::Return, requeue::WaitingWorkload};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{Uid, counted::CountedWorkload, owners::Controller};
+
+/// The time after a pause for which any pod holds up the return of its owner. Later, only pods past
+/// their ceiling do: the keeper ends these, whatever their owners say. Others may be left if the
+/// owner's controller is slow or keeps existing pods, and any user who may write pods of the
+/// namespace can add some.
+const HELD_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// A return before the owner's own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +109,11 @@ impl Paused {
     pub fn due(&self) -> Option<Timestamp> {
         let early = self.early.as_ref().map(|early| early.at);
         self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
+    }
+
+    /// Returns the time until which any pod holds up the return of the owner.
+    pub(crate) fn held_until(&self) -> Timestamp {
+        self.at.checked_add(HELD_FOR).unwrap_or(Timestamp::MAX)
     }
 
     /// Returns the queue in which the owner may be called back early, by its family and name. None:

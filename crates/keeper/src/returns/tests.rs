@@ -148,7 +148,7 @@ impl Server {
         let Waiting { queue, priority, paused, namespace, name, fate } = waiting;
         let field = if *fate == Fate::Foreign { "spec.parallelism" } else { "spec.suspend" };
         let record = json!({
-            "at": format!("2025-12-31T22:00:{paused:02}Z"), "field": field, "previousValue": false, "value": true,
+            "at": format!("2025-12-31T23:50:{paused:02}Z"), "field": field, "previousValue": false, "value": true,
             "queue": queue, "queueGroup": "scheduler.tensorstack.dev", "reason": "PodsReadyTimeout",
         });
         let at = "2025-12-31T23:59:00Z";
@@ -401,7 +401,7 @@ fn add_with_pod(server: &Server, cluster: &ClusterState) {
     });
     let pod = json!({
         "metadata": {
-            "name": "pod", "namespace": "fine", "uid": "pod", "creationTimestamp": "2025-12-31T22:00:07Z",
+            "name": "pod", "namespace": "fine", "uid": "pod", "creationTimestamp": "2025-12-31T23:50:07Z",
             "labels": {"scheduler.tensorstack.dev/queue": "a"}, "ownerReferences": [job],
         },
         "spec": {}, "status": {},

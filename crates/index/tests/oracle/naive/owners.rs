@@ -5,7 +5,7 @@ use tenure_policy::expiry::Family;
 use super::{Naive, capacity::Counted};
 use crate::{
     wire,
-    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, Whose},
+    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND, Whose},
 };
 
 /// The call of a paused owner before its time, kept as long as it bears the record.
@@ -182,15 +182,27 @@ impl Naive {
         self.kept().filter(move |pod| pod.namespace == namespace && self.root(pod.controller) == Some(uid))
     }
 
-    /// True if it has pods that are kept, whether or not it is their root owner.
+    /// True if it has pods that are kept, whether or not it is their root owner. Ten minutes after its pause, only those
+    /// that are overdue count.
     pub(super) fn has_pods(&self, owner: &OwnerObj) -> bool {
         let is_below = |pod: &PodObj| self.chain(pod.controller).any(|(_, above)| above == owner.uid);
-        self.kept().any(|pod| pod.namespace == owner.namespace && is_below(pod))
+        let all = Self::held_until(owner).is_some_and(|until| self.now < until);
+        let counts =
+            |pod: &PodObj| all || self.dues[&pod.uid].expires.is_some_and(|end| end * MILLI <= self.now);
+        self.kept().any(|pod| pod.namespace == owner.namespace && is_below(pod) && counts(pod))
     }
 
-    /// The next time at which one comes back that isn't due yet.
+    fn held_until(owner: &OwnerObj) -> Option<Nanos> {
+        owner.record.map(|record| record.at * MILLI + 600 * SECOND)
+    }
+
+    /// The next time at which one comes back that isn't due yet, or that is due and has pods.
     pub fn next_return(&self) -> Option<Nanos> {
-        let due = self.paused().filter_map(|(_, back, called)| called.due(back));
+        let due = self.paused().filter_map(|(owner, back, called)| {
+            let at = called.due(back)?;
+            let is_held = at <= self.now && back.comes_back() && self.has_pods(owner);
+            if is_held { Self::held_until(owner) } else { Some(at) }
+        });
         due.filter(|at| *at > self.now).min()
     }
 
