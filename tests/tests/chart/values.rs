@@ -17,6 +17,7 @@ async fn a_section_or_a_switch_that_is_missing_is_refused_by_its_name() {
         (json!({"webhook": {"owners": null}}), "'/webhook': missing property 'owners'"),
         (json!({"kueue": {"enabled": null}}), "'/kueue': missing property 'enabled'"),
         (json!({"guard": {"failurePolicy": null}}), "'/guard': missing property 'failurePolicy'"),
+        (json!({"guard": {"exemptUsers": null}}), "'/guard': missing property 'exemptUsers'"),
     ])
     .await;
 }

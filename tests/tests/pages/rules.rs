@@ -40,8 +40,10 @@ const LINES: usize = 100;
 const WITH_MESSAGES: [&str; 2] = ["troubleshooting.md", "upgrade.md"];
 
 /// Messages of Kubernetes and Helm, and one of a policy that the chart puts together.
-const OF_OTHERS: [&str; 11] = [
+const OF_OTHERS: [&str; 13] = [
     "missing property",
+    "missing properties",
+    "additional properties",
     "conflict with \"kubectl\"",
     "failed calling webhook \"runai-queues.tenure.dev\"",
     "x509: certificate signed by unknown authority",
