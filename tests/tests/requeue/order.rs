@@ -35,7 +35,9 @@ async fn returned(timestamp: &str) -> Vec<String> {
 
     let pauses = patches(world, &namespace).len();
     let jobs = [&first, &second, &third];
-    return_at(&namespace, &jobs, Timestamp::now() + SignedDuration::from_secs(3)).await;
+    // a workload with pods comes back later, and so does one whose time is set too late
+    namespace.await_pods(&[]).await;
+    return_at(&namespace, &jobs, Timestamp::now() + SignedDuration::from_secs(10)).await;
     for job in jobs {
         await_running(&namespace, job).await;
     }
