@@ -44,8 +44,8 @@ impl PodsBelow {
         Self { now, known: RefCell::default() }
     }
 
-    /// True if pods below the root owner of a pause still hold up its return: any for some time, then
-    /// those that the keeper ends, for which the owner would be paused again.
+    /// True if pods below the root owner of a pause still hold up its return. A pod past its ceiling
+    /// always does: the owner would be paused again. Other pods do for some time after the pause.
     pub fn hold_up(&self, index: &CeilingIndex, paused: &Paused) -> bool {
         let LivePods { newest, any_overdue } = self.below(index, paused);
         any_overdue || newest.is_some() && self.now < paused.held_until()

@@ -11,9 +11,8 @@ use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 use crate::{Uid, counted::CountedWorkload, owners::Controller};
 
 /// The time after a pause for which any pod holds up the return of its owner. Later, only pods past
-/// their ceiling do: the keeper ends these, whatever their owners say. Others may be left if the
-/// owner's controller is slow or keeps existing pods, and any user who may write pods of the
-/// namespace can add some.
+/// their ceiling do: the keeper deletes these. Other pods may be left by a slow controller, and any
+/// user who may write pods of the namespace can add some.
 const HELD_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// A return before the owner's own time.
