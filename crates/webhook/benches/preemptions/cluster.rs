@@ -1,5 +1,7 @@
 //! A large cluster, and a scheduler's questions about it.
 
+use std::cmp::Reverse;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
@@ -83,6 +85,11 @@ impl Place {
 
     fn is_elastic(self) -> bool {
         self.slot % 6 == 1 && Sort::of(self.node) != Sort::Dropped
+    }
+
+    /// Returns the name and the value of the pod's priority class.
+    fn class(self, nodes: usize) -> (&'static str, i32) {
+        CLASSES[self.group(nodes).unwrap_or(self).number() % CLASSES.len()]
     }
 
     fn scheduled(self) -> Timestamp {
@@ -186,7 +193,7 @@ fn pod(place: Place, nodes: usize) -> Value {
     let group = place.group(nodes);
     let workload = group.unwrap_or(place);
     let (number, team) = (workload.number(), team(workload));
-    let (class, priority) = CLASSES[number % CLASSES.len()];
+    let (class, priority) = place.class(nodes);
     let job = format!("training-{number:06}");
     let of_job = uid(number + 2_000_000);
     let requests = json!({
@@ -293,7 +300,10 @@ pub fn question(form: Form, candidates: &[usize], nodes: usize) -> Value {
         Form::Pods => whole_pod(place, nodes),
     };
     let victims = |node: usize| {
-        let pods: Vec<Value> = (0..VICTIMS).map(|slot| victim(Place { node, slot })).collect();
+        let mut places: Vec<Place> = (0..VICTIMS).map(|slot| Place { node, slot }).collect();
+        // the most important first, as kube-scheduler sends them
+        places.sort_by_key(|place| (Reverse(place.class(nodes).1), place.scheduled()));
+        let pods: Vec<Value> = places.into_iter().map(victim).collect();
         json!({"Pods": pods, "NumPDBViolations": 0})
     };
     let by_node: Value = candidates.iter().map(|node| (node_name(*node), victims(*node))).collect();
