@@ -101,7 +101,7 @@ automountServiceAccountToken: false
 
 {{- /* Without a leader, several keepers would all say the same. */}}
 {{- define "tenure.keeper.replicas" -}}
-{{- .Values.keeper.dryRun | ternary (min 1 .Values.keeper.replicas) .Values.keeper.replicas }}
+{{- .Values.keeper.dryRun | default false | ternary (min 1 .Values.keeper.replicas) .Values.keeper.replicas }}
 {{- end }}
 
 {{- define "tenure.config.name" -}}
@@ -706,12 +706,12 @@ The flags of the keeper, as "tenure.args" takes them.
 {{- toJson $flags }}
 {{- end }}
 
-{{- /* A flag on a command line, from a list of its name and its value. Empty if its value is empty or false. */}}
+{{- /* A flag on a command line, from a list of its name and its value. Empty if its value is null, empty or false. */}}
 {{- define "tenure.flag" -}}
 {{- $value := index . 1 }}
 {{- if kindIs "bool" $value }}
 {{-   if $value }}--{{ first . }}{{ end }}
-{{- else if ne (toString $value) "" -}}
+{{- else if not (or (kindIs "invalid" $value) (eq (toString $value) "")) -}}
 --{{ first . }}={{ $value }}
 {{- end }}
 {{- end }}
@@ -773,7 +773,7 @@ A new pod is there before an old one goes; on the network of nodes afterwards, b
 (list $ component).
 */}}
 {{- define "tenure.strategy" -}}
-{{- $onNode := (get (first .).Values (last .)).hostNetwork }}
+{{- $onNode := (get (first .).Values (last .)).hostNetwork | default false }}
 strategy:
   type: RollingUpdate
   rollingUpdate:

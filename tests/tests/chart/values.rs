@@ -22,6 +22,52 @@ async fn a_section_or_a_switch_that_is_missing_is_refused_by_its_name() {
     .await;
 }
 
+/// The values below a path, each with its default, and true if the schema requires it. Maps of any keys, such as labels,
+/// are left out.
+fn leaves<'v>(
+    path: &str,
+    values: &'v Value,
+    schema: &'v Value,
+    root: &'v Value,
+) -> Vec<(String, &'v Value, bool)> {
+    let of_ref = schema["$ref"].as_str().and_then(|of| root.pointer(of.trim_start_matches('#')));
+    let schema = of_ref.unwrap_or(schema);
+    let mut all = Vec::new();
+    for (key, value) in values.as_object().unwrap() {
+        let Some(of_key) = schema["properties"].get(key) else { continue };
+        let path = format!("{path}/{key}");
+        if value.is_object() {
+            all.extend(leaves(&path, value, of_key, root));
+        } else {
+            let is_required = schema["required"].as_array().is_some_and(|keys| keys.contains(&json!(key)));
+            all.push((path, value, is_required));
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_value_with_a_default_is_required_and_any_other_may_be_null() {
+    let read = |name: &str| fs::read_to_string(format!("{CHART}/{name}")).unwrap();
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).unwrap();
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).unwrap();
+    let mut nulls = json!({});
+    let mut missing = Vec::new();
+    for (path, default, is_required) in leaves("", &values, &schema, &schema) {
+        let is_empty = *default == json!("") || *default == json!(false);
+        if (default.is_string() || default.is_number()) && !is_empty && !is_required {
+            missing.push(path);
+        } else if is_empty && !is_required {
+            let mut place = &mut nulls;
+            for key in path.split('/').skip(1) {
+                place = &mut place[key];
+            }
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new(), "should be required in values.schema.json");
+    assert_eq!(render("test", &nulls).await, render("test", &json!({})).await);
+}
+
 /// The configuration file with these values.
 pub async fn config(values: &Value) -> Value {
     let rendered = render("test", values).await;
