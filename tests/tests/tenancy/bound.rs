@@ -1,10 +1,10 @@
 //! Queue and group of a bound pod are fixed.
 
-use kube::ResourceExt;
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
-use tenure_testbed::eventually;
+use tenure_testbed::{Output, eventually};
 use tenure_tests::{
-    DEADLINE,
+    DEADLINE, World,
     asker::{Asker, MASTERS, SCHEDULER},
     queues,
     tenant::Tenant,
@@ -252,34 +252,70 @@ async fn evidence_is_neither_created_with_a_pod_nor_added_before_the_pod_is_boun
     .await;
 }
 
+/// Creates a pod that no scheduler binds.
+pub async fn waiting(tenant: &Tenant<'_>, labels: &Value) -> DynamicObject {
+    let mut object = pod(tenant, "waits", labels, &json!({"pod-group-name": "a"}));
+    object["spec"]["schedulerName"] = json!("none");
+    tenant.create(&object).await
+}
+
+/// Binds that pod to a node with these labels and annotations, as an administrator by group alone.
+pub async fn bind(world: &World, tenant: &Tenant<'_>, path: &str, metadata: &Value) -> Output {
+    let mut binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "node-1"},
+    });
+    binding["metadata"]["name"] = json!("waits");
+    let path = format!("/api/v1/namespaces/{}/{path}", tenant.name());
+    let user = ["--as", "person", "--as-group", MASTERS];
+    let arguments = [["create", "--raw", &path, "-f", "-"].as_slice(), &user].concat();
+    world.cluster.kubectl_with_input(&arguments, &binding.to_string()).await.unwrap()
+}
+
 /// Schedulers such as Volcano's copy the annotations of the pod to the Binding.
 #[tokio::test]
 async fn a_binding_adds_no_evidence_and_may_have_the_annotations_of_its_pod() {
     in_both(async |world| {
         let tenant = &Tenant::new(world).await;
-        let mut object = pod(tenant, "waits", &json!({}), &json!({"pod-group-name": "a"}));
-        object["spec"]["schedulerName"] = json!("none");
-        let waits = tenant.create(&object).await;
-        let bind = async |path: &str, annotations: &Value| {
-            let binding = json!({
-                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waits", "annotations": annotations},
-                "target": {"kind": "Node", "name": "node-1"},
-            });
-            let path = format!("/api/v1/namespaces/{}/{path}", tenant.name());
-            // an administrator by group alone
-            let user = ["--as", "person", "--as-group", MASTERS];
-            let arguments = [["create", "--raw", &path, "-f", "-"].as_slice(), &user].concat();
-            world.cluster.kubectl_with_input(&arguments, &binding.to_string()).await.unwrap()
-        };
+        let waits = waiting(tenant, &json!({})).await;
         for path in ["pods/waits/binding", "bindings"] {
-            let refused = bind(path, &json!({EVIDENCE: "{}"})).await;
-            let words = "metadata.annotations[tenure.dev/evidence]: Forbidden: only Tenure's keeper writes it";
+            let refused = bind(world, tenant, path, &json!({"annotations": {EVIDENCE: "{}"}})).await;
+            let words =
+                "metadata.annotations[tenure.dev/evidence]: Forbidden: only Tenure's keeper writes it";
             assert!(refused.stderr.contains(words), "{path}: {refused:?}");
         }
         assert_eq!(tenant.field(&waits, "spec.nodeName").await, Value::Null);
-        let of_scheduler = bind("pods/waits/binding", &json!({"pod-group-name": "a"})).await;
-        of_scheduler.success().unwrap();
+        let of_scheduler = json!({"annotations": {"pod-group-name": "a"}});
+        bind(world, tenant, "pods/waits/binding", &of_scheduler).await.success().unwrap();
         assert_eq!(tenant.field(&waits, "spec.nodeName").await, json!("node-1"));
+    })
+    .await;
+}
+
+/// Else the API server would refuse each later write of the pod, also the keeper's evidence.
+#[tokio::test]
+async fn a_binding_adds_no_label_or_annotation_that_a_pod_can_not_have() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let waits = waiting(tenant, &json!({})).await;
+        let long = |length: usize| "x".repeat(length);
+        let keys = ["a b".to_owned(), "a..b/c".to_owned(), long(64), format!("{}/a", long(254))];
+        let of_keys =
+            keys.iter().flat_map(|key| ["labels", "annotations"].map(|field| json!({field: {key: ""}})));
+        let of_labels = [
+            json!({"labels": {"Example.com/a": "b"}}),
+            json!({"labels": {"a": "b c"}}),
+            json!({"labels": {"a": long(64)}}),
+        ];
+        for metadata in of_keys.chain(of_labels) {
+            let refused = bind(world, tenant, "pods/waits/binding", &metadata).await;
+            let words = "a Binding has labels and annotations that a pod can have";
+            assert!(refused.stderr.contains(words), "{metadata}: {refused:?}");
+        }
+        assert_eq!(tenant.field(&waits, "spec.nodeName").await, Value::Null);
+        let valid =
+            json!({"labels": {"a--b.c/d_e": "F.g", "h": ""}, "annotations": {"Example.com/a": "b: c"}});
+        bind(world, tenant, "pods/waits/binding", &valid).await.success().unwrap();
+        tenant.patch(&waits, &patch("annotations", "example.com/later", &json!("a"))).await;
     })
     .await;
 }

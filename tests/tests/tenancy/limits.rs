@@ -147,6 +147,15 @@ impl Writes<'_> {
                 admin.create(&pod).await;
                 let path = self.path("api/v1", "pods/annotated");
                 self.patch_all(&path, &json!({"metadata": {"annotations": {"a": "b"}}})).await;
+                // the keys of a Binding are searched, which may be as long in all
+                let keys = (0..10_000).map(|number| (format!("{number:024}"), json!("")));
+                let metadata = json!({"name": "absent", "annotations": Value::Object(keys.collect())});
+                let target = json!({"kind": "Node", "name": "node-1"});
+                let binding =
+                    json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
+                let path = self.path("api/v1", "pods/absent/binding");
+                let missing = self.write("person", "POST", &path, &binding).await.unwrap_err();
+                assert!(missing.contains("not found"), "{missing}");
             }
             Worst::AnnotatedJob => {
                 let job = admin.create(&suspended(admin.name(), "annotated")).await;

@@ -9,7 +9,11 @@ use tenure_tests::{
     workloads::{Namespace, workload},
 };
 
-use crate::{access::await_refusal, in_both, pod};
+use crate::{
+    access::await_refusal,
+    bound::{bind, waiting},
+    in_both, pod,
+};
 
 /// A tenant of a namespace that the selector of these clusters selects.
 async fn required(world: &World) -> Tenant<'_> {
@@ -86,6 +90,28 @@ async fn pod_that_is_not_bound_may_change_its_queue_and_not_lose_it() {
             assert!(refused.message.contains("must name a queue"), "{}", refused.message);
             tenant.patch(&pod, &json!({"metadata": {"labels": {"kai.scheduler/queue": "other"}}})).await;
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_binding_takes_no_pod_out_of_its_queue() {
+    in_both(async |world| {
+        let tenant = &required(world).await;
+        let waits = waiting(tenant, &json!({"kai.scheduler/queue": "long"})).await;
+        for (path, metadata) in [
+            ("pods/waits/binding", json!({"labels": {"kai.scheduler/queue": ""}})),
+            (
+                "bindings",
+                json!({"labels": {"scheduler.tensorstack.dev/queue": ""}, "annotations": {"pod-group-name": ""}}),
+            ),
+        ] {
+            let refused = bind(world, tenant, path, &metadata).await;
+            assert!(refused.stderr.contains("must name a queue"), "{metadata}: {refused:?}");
+        }
+        assert_eq!(tenant.field(&waits, "spec.nodeName").await, Value::Null);
+        let of_scheduler = json!({"annotations": {"pod-group-name": "a", "example.com/note": ""}});
+        bind(world, tenant, "pods/waits/binding", &of_scheduler).await.success().unwrap();
     })
     .await;
 }
